@@ -1,0 +1,213 @@
+"""The nouns of divtok: frozen records that every stage takes in and hands on.
+
+Imports numpy and nothing else of weight. It knows no model, no file and no estimator; it only says
+what a problem, a trajectory, a grade, a trace, a confidence and an evaluation are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+Scalar = float | int | str | bool
+
+FinishReason = Literal["stop", "length"]
+TraceStatus = Literal["ok", "empty", "too_long", "nonfinite"]
+
+# The per-token arrays of a trace, in storage order. Units are part of the names or given in Trace.
+PER_TOKEN_FIELDS = (
+    "logprob_p",
+    "logprob_q",
+    "entropy_p",
+    "entropy_q",
+    "jsd_bits",
+    "kl_pq",
+    "kl_qp",
+)
+
+
+class Verdict(StrEnum):
+    """What grading found. Compares equal to its plain string."""
+
+    CORRECT = "correct"
+    INCORRECT = "incorrect"
+    UNANSWERED = "unanswered"  # no final answer was found in the response
+    UNDETERMINED = "undetermined"  # an answer was found, but it could not be decided
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A question with its gold answer. `answer` is None where the benchmark has none."""
+
+    id: str
+    benchmark: str
+    question: str
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a trajectory was sampled. `max_length` counts prompt and response tokens together."""
+
+    temperature: float = 0.6
+    top_p: float = 0.95
+    top_k: int | None = None
+    presence_penalty: float = 0.0
+    max_length: int = 8192
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """The sampled tokens of one response. Written once, never changed again."""
+
+    key: str
+    problem_id: str
+    benchmark: str
+    sample: int
+    generator: str
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    protocol: str
+    sampling: Sampling
+    retokenized: bool = False  # True where the ids come from text, not from the generator
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish_reason == "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining."""
+
+    key: str
+    extracted: str | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Per-token numbers of one trajectory under one pair (p, q): divergences, never decisions.
+
+    Arrays have shape [T], T the number of response tokens. `jsd_bits` is in bits; log-probs,
+    entropies and both KLs are in nats. Where `status` is not "ok" the arrays are empty and
+    `reason` says what happened.
+
+    `answer_start`:`answer_stop` are the tokens that overlap the final answer's content (None where
+    there is no answer), and tokens from `turn_end` on close the turn. Both stay in the arrays;
+    `reasoning()` leaves them out.
+    """
+
+    key: str
+    p: str
+    q: str
+    logprob_p: FloatArray
+    logprob_q: FloatArray
+    entropy_p: FloatArray
+    entropy_q: FloatArray
+    jsd_bits: FloatArray
+    kl_pq: FloatArray
+    kl_qp: FloatArray
+    answer_start: int | None
+    answer_stop: int | None
+    turn_end: int
+    dropped_mass_p: float  # largest probability mass cut off with the unshared vocabulary tail
+    dropped_mass_q: float
+    exact: bool = True  # False where the numbers are bounds, not values
+    status: TraceStatus = "ok"
+    reason: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.jsd_bits)
+
+    def reasoning(self) -> npt.NDArray[np.bool_]:
+        """[T] mask of the tokens that count as reasoning: not the answer, not the end of turn."""
+        mask = np.ones(len(self), dtype=bool)
+        mask[self.turn_end :] = False
+        if self.answer_start is not None and self.answer_stop is not None:
+            mask[self.answer_start : self.answer_stop] = False
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """One estimator's value for one trajectory; None always comes with a reason."""
+
+    key: str
+    estimator: str
+    params: Mapping[str, Scalar]
+    value: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % bootstrap interval, resampled by problem."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How good one estimator is for one generator on one benchmark. Fractions, not percent.
+
+    `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; the fields
+    named `natural_*`, `brier` and `aurc` use every scored response at its natural prevalence.
+    """
+
+    benchmark: str
+    generator: str
+    estimator: str
+    params: Mapping[str, Scalar]
+    n: int  # every sampled response, the denominator of accuracy
+    accuracy: float
+    n_scored: int  # responses left after the exclusions
+    n_balanced: int  # responses per class in each balanced draw
+    ece: float | None
+    ece_sd: float | None
+    auroc: float | None
+    auroc_sd: float | None
+    natural_ece: float | None
+    natural_auroc: float | None
+    brier: float | None
+    aurc: float | None
+    natural_ece_interval: Interval | None
+    natural_auroc_interval: Interval | None
+    excluded: int
+    excluded_by: Mapping[str, int] = field(default_factory=dict)
+    clipped: int = 0  # values outside [0, 1] that were clipped for ECE and Brier
+    reason: str | None = None  # why a metric is None
+
+
+def trajectory_key(
+    problem: Problem, *, generator: str, protocol: str, sampling: Sampling, sample: int
+) -> str:
+    """The stable name of one trajectory: it joins every table and makes resume exact.
+
+    The question's text is part of it, so an edited problem is another problem.
+    """
+    identity = [
+        problem.benchmark,
+        problem.id,
+        problem.question,
+        generator,
+        protocol,
+        asdict(sampling),
+        sample,
+    ]
+    canonical = json.dumps(identity, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:24]
