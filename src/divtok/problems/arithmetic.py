@@ -1,0 +1,233 @@
+"""The embedded arithmetic benchmarks: seeded word problems in four difficulties.
+
+A story starts with an amount and changes it step by step; the question asks for what is left. This
+module writes questions and knows their answers. How a solution is worded is the business of the
+training code: nothing here is seen by a model except the question.
+
+The numbers of a story (not its names) decide which split it belongs to, by hash, so the benchmarks,
+the fitting set and the training data are disjoint by construction, however many are drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from divtok.records import Problem
+
+Operation = Literal["add", "sub", "mul", "add_lots", "sub_lots"]
+Split = Literal["train", "test", "fit"]
+Difficulty = Literal["easy", "medium", "hard", "contest"]
+
+LARGEST_AMOUNT = 999_999
+
+NAMES = (
+    "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jun", "Kim", "Leo",
+    "Mia", "Nils", "Olga", "Pia", "Rosa", "Sam", "Tom", "Uma", "Vera", "Will", "Yara", "Zoe",
+)  # fmt: skip
+ITEMS = (
+    "apples", "beads", "books", "bricks", "buttons", "cards", "coins", "corks", "eggs", "marbles",
+    "nails", "nuts", "pearls", "pebbles", "pencils", "plums", "seeds", "shells", "stamps", "tickets",
+)  # fmt: skip
+
+_START = (
+    "{name} has {n} {item}.",
+    "{name} owns {n} {item}.",
+    "At first {name} has {n} {item}.",
+    "There are {n} {item} in the store of {name}.",
+)
+_SENTENCES: dict[Operation, tuple[str, ...]] = {
+    "add": (
+        "{name} buys {a} more {item}.",
+        "{name} finds {a} {item}.",
+        "A friend brings {a} {item}.",
+        "Another {a} {item} arrive.",
+    ),
+    "sub": (
+        "{name} sells {a} {item}.",
+        "{name} gives away {a} {item}.",
+        "Later {a} {item} get lost.",
+        "A neighbour takes {a} {item}.",
+    ),
+    "mul": (
+        "Then the number of {item} grows to {a} times as many.",
+        "Soon there are {a} times as many {item}.",
+    ),
+    "add_lots": (
+        "{name} receives {a} boxes with {b} {item} each.",
+        "Then {a} crates arrive, each with {b} {item}.",
+        "{name} fills {a} bags with {b} new {item} each.",
+    ),
+    "sub_lots": (
+        "{name} ships {a} boxes with {b} {item} each.",
+        "Then {a} bags of {b} {item} each are sold.",
+        "Thieves steal {a} sacks, each with {b} {item}.",
+    ),
+}
+_QUESTION = (
+    "How many {item} are there in the end?",
+    "How many {item} does {name} have now?",
+    "How many {item} are left?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of the amount: by `a`, to `a` times as many, or by `a` lots of `b`."""
+
+    operation: Operation
+    a: int
+    b: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """left (sign) right = result; one line of a solution."""
+
+    left: int
+    sign: Literal["+", "-", "*"]
+    right: int
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    name: str
+    item: str
+    start: int
+    steps: tuple[Step, ...]
+    question: str
+
+    @property
+    def equations(self) -> tuple[Equation, ...]:
+        return tuple(_equations(self.start, self.steps))
+
+    @property
+    def answer(self) -> int:
+        return self.equations[-1].result
+
+    @property
+    def split(self) -> Split:
+        """A twentieth of all stories each for testing and fitting, the rest for training."""
+        numbers = repr((self.start, [(s.operation, s.a, s.b) for s in self.steps]))
+        bucket = hashlib.sha256(numbers.encode()).digest()[0] % 20
+        return "test" if bucket == 0 else "fit" if bucket == 1 else "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What makes a difficulty: how many steps, and how many digits the numbers have."""
+
+    steps: tuple[int, int]
+    start_digits: tuple[int, int]
+    change_digits: tuple[int, int]
+    lot_digits: tuple[tuple[int, int], ...]  # (digits of the lots, digits of their size)
+
+
+LEVELS: dict[Difficulty, Level] = {
+    "easy": Level((1, 3), (2, 3), (2, 3), ((1, 2),)),
+    "medium": Level((2, 4), (3, 4), (2, 4), ((1, 2), (1, 3))),
+    "hard": Level((3, 5), (4, 5), (3, 5), ((1, 3), (2, 2))),
+    "contest": Level((4, 7), (4, 6), (4, 5), ((2, 2), (1, 4), (2, 3))),
+}
+DIFFICULTIES: tuple[Difficulty, ...] = tuple(LEVELS)
+
+
+def stories(
+    seed: int, split: Split, *, difficulties: tuple[Difficulty, ...] = DIFFICULTIES
+) -> Iterator[Story]:
+    """An endless, seeded stream of stories of one split, cycling through the difficulties."""
+    rng = random.Random(seed)
+    while True:
+        for difficulty in difficulties:
+            yield _draw_in_split(rng, LEVELS[difficulty], split)
+
+
+def arithmetic_problems(
+    benchmark: str,
+    *,
+    difficulties: tuple[Difficulty, ...],
+    split: Split,
+    count: int,
+    seed: int,
+) -> list[Problem]:
+    """The first `count` different questions of one stream, as a benchmark."""
+    problems: dict[str, Problem] = {}
+    for story in stories(seed, split, difficulties=difficulties):
+        if len(problems) == count:
+            break
+        if story.question not in problems:
+            identity = f"{benchmark}-{len(problems):04d}"
+            problems[story.question] = Problem(
+                id=identity, benchmark=benchmark, question=story.question, answer=str(story.answer)
+            )
+    return list(problems.values())
+
+
+def _draw_in_split(rng: random.Random, level: Level, split: Split) -> Story:
+    while True:
+        story = _draw_story(rng, level)
+        if story.split == split:
+            return story
+
+
+def _draw_story(rng: random.Random, level: Level) -> Story:
+    name, item = rng.choice(NAMES), rng.choice(ITEMS)
+    start = amount = _number(rng, rng.randint(*level.start_digits))
+    steps: list[Step] = []
+    for _ in range(rng.randint(*level.steps)):
+        step = _draw_step(rng, level, amount)
+        steps.append(step)
+        amount = _apply(amount, step)
+    sentences = [rng.choice(_START).format(name=name, item=item, n=start)]
+    sentences += [
+        rng.choice(_SENTENCES[s.operation]).format(name=name, item=item, a=s.a, b=s.b)
+        for s in steps
+    ]
+    sentences.append(rng.choice(_QUESTION).format(name=name, item=item))
+    return Story(name, item, start, tuple(steps), " ".join(sentences))
+
+
+def _draw_step(rng: random.Random, level: Level, amount: int) -> Step:
+    """A step that keeps the amount between 1 and LARGEST_AMOUNT; redrawn until it does."""
+    while True:
+        operation: Operation = rng.choices(
+            ("add", "sub", "mul", "add_lots", "sub_lots"), weights=(3, 3, 1, 2, 2)
+        )[0]
+        if operation in ("add", "sub"):
+            step = Step(operation, _number(rng, rng.randint(*level.change_digits)))
+        elif operation == "mul":
+            step = Step(operation, rng.randint(2, 9))
+        else:
+            lots, size = rng.choice(level.lot_digits)
+            step = Step(operation, max(2, _number(rng, lots)), _number(rng, size))
+        if 1 <= _apply(amount, step) <= LARGEST_AMOUNT:
+            return step
+
+
+def _number(rng: random.Random, digits: int) -> int:
+    return rng.randint(10 ** (digits - 1), 10**digits - 1)
+
+
+def _apply(amount: int, step: Step) -> int:
+    return list(_equations(amount, (step,)))[-1].result
+
+
+def _equations(start: int, steps: tuple[Step, ...]) -> Iterator[Equation]:
+    amount = start
+    for step in steps:
+        change = step.a
+        if step.operation in ("add_lots", "sub_lots"):
+            change = step.a * step.b
+            yield Equation(step.a, "*", step.b, change)
+        if step.operation == "mul":
+            equation = Equation(amount, "*", step.a, amount * step.a)
+        elif step.operation in ("add", "add_lots"):
+            equation = Equation(amount, "+", change, amount + change)
+        else:
+            equation = Equation(amount, "-", change, amount - change)
+        yield equation
+        amount = equation.result

@@ -1,0 +1,184 @@
+"""Train one size of the family: first on plain text (the base), then on the chat format.
+
+    python -m training.train SIZE --work DIR
+
+The base stage learns whole documents (question, solution, end of text); the chat stage learns only
+the assistant's turn, under the family's chat template and system prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.data import Examples, build_examples
+from training.tokenizer import CONTEXT
+
+BATCH = 512
+LENGTH_STEP = 32  # sequences are padded to a multiple of this
+SORTED_BATCHES = 16  # batches sorted by length together, to pad little
+EXAMPLES = 800_000
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Size:
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    vocabulary: int  # padded width of the embedding; unequal on purpose, as in Qwen2.5
+    base_steps: int
+    chat_steps: int
+    learning_rate: float = 1.5e-3
+    seed: int = 0
+
+
+SIZES: dict[str, Size] = {
+    "aux-64x2": Size(64, 2, 2, 1, 784, 1750, 1750),
+    "aux-80x3": Size(80, 3, 5, 1, 784, 800, 800),
+    "aux-96x3": Size(96, 3, 3, 1, 784, 450, 450),
+    "gen-96x4": Size(96, 4, 3, 1, 800, 1500, 1500),
+    "gen-128x4": Size(128, 4, 4, 2, 832, 1500, 1500),
+    "gen-160x6": Size(160, 6, 5, 1, 896, 1500, 1500),
+}
+
+
+def new_model(size: Size, tokenizer: Any) -> Any:
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(size.seed)
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=size.vocabulary,
+            hidden_size=size.width,
+            intermediate_size=3 * size.width,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            num_key_value_heads=size.kv_heads,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+
+
+def documents(examples: Examples, tokenizer: Any, stage: str) -> Iterator[tuple[Any, int]]:
+    """(ids, start of the loss) of every example, in order."""
+    newline = tokenizer.encode("\n", add_special_tokens=False)
+    end = {"base": "<|endoftext|>", "chat": "<|im_end|>"}[stage]
+    end_id = [tokenizer.convert_tokens_to_ids(end)]
+    for index in range(len(examples.solutions)):
+        solution = examples.solutions[index]
+        if stage == "base":
+            yield np.concatenate([examples.questions[index], newline, solution, end_id]), 0
+        else:
+            prompt = examples.prompts[index]
+            yield np.concatenate([prompt, solution, end_id]), len(prompt)
+
+
+def batches(examples: Examples, tokenizer: Any, stage: str, steps: int, seed: int) -> Iterator[Any]:
+    """`steps` right-padded batches of (ids, labels), both [BATCH, L]; reshuffled every epoch."""
+    rng = np.random.default_rng(seed)
+    everything = list(documents(examples, tokenizer, stage))
+    lengths = np.array([len(ids) for ids, _ in everything])
+    made = 0
+    while True:
+        order = rng.permutation(len(everything))
+        for start in range(0, len(order) - BATCH * SORTED_BATCHES + 1, BATCH * SORTED_BATCHES):
+            group = order[start : start + BATCH * SORTED_BATCHES]
+            group = group[np.argsort(lengths[group], kind="stable")].reshape(SORTED_BATCHES, BATCH)
+            for rows in rng.permutation(group):
+                if made == steps:
+                    return
+                made += 1
+                yield _pad([everything[row] for row in rows], tokenizer.pad_token_id)
+
+
+def _pad(rows: list[tuple[Any, int]], pad_id: int) -> tuple[Any, Any]:
+    longest = max(len(ids) for ids, _ in rows)
+    longest = math.ceil(longest / LENGTH_STEP) * LENGTH_STEP
+    ids = np.full((len(rows), longest), pad_id, dtype=np.int64)
+    labels = np.full((len(rows), longest), IGNORED, dtype=np.int64)
+    for row, (tokens, loss_from) in enumerate(rows):
+        ids[row, : len(tokens)] = tokens
+        labels[row, loss_from : len(tokens)] = tokens[loss_from:]
+    return ids, labels
+
+
+def train_stage(
+    model: Any, examples: Examples, tokenizer: Any, *, stage: str, steps: int, size: Size
+) -> float:
+    """Train in place; returns the mean loss of the last 50 steps (nats per learned token)."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    device = next(model.parameters()).device
+    peak = size.learning_rate if stage == "base" else size.learning_rate * 0.7
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
+    recent: list[float] = []
+    began = time.monotonic()
+    for step, (ids, labels) in enumerate(
+        batches(examples, tokenizer, stage, steps, seed=size.seed + (stage == "chat"))
+    ):
+        warm_up, progress = min(1.0, (step + 1) / 100), step / steps
+        rate = peak * warm_up * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        inputs = torch.from_numpy(ids).to(device, non_blocking=True)
+        targets = torch.from_numpy(labels).to(device, non_blocking=True)
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
+            learned = targets[:, 1:] != IGNORED
+            logits = model.lm_head(hidden[learned])
+        loss = cross_entropy(logits.float(), targets[:, 1:][learned])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if step % 100 == 0 or step >= steps - 50:
+            recent.append(loss.item())
+        if step % 100 == 0:
+            print(f"{stage} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s", flush=True)
+    return float(np.mean(recent[-50:]))
+
+
+def train_size(name: str, work: Path, *, device: str) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    size = SIZES[name]
+    tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
+    examples = build_examples(tokenizer, EXAMPLES, work / "examples.npz")
+    model = new_model(size, tokenizer).to(device).train()
+    losses: dict[str, float] = {}
+    for stage, steps in (("base", size.base_steps), ("chat", size.chat_steps)):
+        losses[stage] = train_stage(model, examples, tokenizer, stage=stage, steps=steps, size=size)
+        # A full copy before the cast: the weights that go on training stay in float32.
+        folder = work / "models" / f"{name}-{stage}"
+        weights = {key: value.detach().half() for key, value in model.state_dict().items()}
+        model.save_pretrained(folder, state_dict=weights)
+        tokenizer.save_pretrained(folder)
+        facts = {"parameters": model.num_parameters(), "loss": losses, "size": asdict(size)}
+        (folder / "training.json").write_text(json.dumps(facts, indent=2))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("size", choices=sorted(SIZES))
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    arguments = parser.parse_args()
+    train_size(arguments.size, arguments.work, device=arguments.device)
