@@ -10,9 +10,9 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from training.solutions import write_solution
 BLOCK = 10_000
 # Rarely seen by chance in benchmarks' seeds: training streams start far away from them.
 SEED_OFFSET = 1_000_000
+
+COLUMNS = ("questions", "prompts", "solutions")
 
 TokenArray = npt.NDArray[np.uint16]
 
@@ -66,38 +68,55 @@ def corpus_sample() -> Iterator[str]:
     yield "assistant\n"
 
 
-def build_examples(tokenizer: Any, count: int, cache: Path) -> Examples:
+def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
     """`count` examples, encoded; kept in `cache` for the other sizes."""
     if not cache.exists():
+        encode = partial(_encode_block, tokenizer_folder=tokenizer_folder)
         with ProcessPoolExecutor() as pool:
-            pairs = [pair for block in pool.map(write_block, range(count // BLOCK)) for pair in block]
-        marker = "\x00"
-        around = tokenizer.apply_chat_template(
-            messages_for(marker), tokenize=False, add_generation_prompt=True
-        )
-        before, after = around.split(marker)
-        texts = {
-            "questions": [question for question, _ in pairs],
-            "prompts": [before + question + after for question, _ in pairs],
-            "solutions": [solution for _, solution in pairs],
-        }
-        arrays = {name: _encode(tokenizer, column) for name, column in texts.items()}
+            blocks = list(pool.map(encode, range(count // BLOCK)))
+        columns = {name: _concatenate([block[name] for block in blocks]) for name in COLUMNS}
         np.savez(
             cache,
-            **{f"{name}_flat": ragged.flat for name, ragged in arrays.items()},
-            **{f"{name}_offsets": ragged.offsets for name, ragged in arrays.items()},
+            **{f"{name}_flat": ragged.flat for name, ragged in columns.items()},
+            **{f"{name}_offsets": ragged.offsets for name, ragged in columns.items()},
         )
     stored = np.load(cache)
     return Examples(
         **{
             name: Ragged(stored[f"{name}_flat"], stored[f"{name}_offsets"])
-            for name in ("questions", "prompts", "solutions")
+            for name in COLUMNS
         }
     )
 
 
-def _encode(tokenizer: Any, texts: list[str]) -> Ragged:
-    encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
-    lengths = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
-    flat = np.concatenate([np.asarray(encoding.ids, dtype=np.uint16) for encoding in encodings])
-    return Ragged(flat, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]))
+def _encode_block(block: int, *, tokenizer_folder: Path) -> dict[str, list[TokenArray]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    marker = "\x00"
+    around: str = tokenizer.apply_chat_template(
+        messages_for(marker), tokenize=False, add_generation_prompt=True
+    )
+    before, after = around.split(marker)
+    pairs = write_block(block)
+    texts = {
+        "questions": [question for question, _ in pairs],
+        "prompts": [before + question + after for question, _ in pairs],
+        "solutions": [solution for _, solution in pairs],
+    }
+    return {
+        name: [
+            np.asarray(encoding.ids, dtype=np.uint16)
+            for encoding in tokenizer.backend_tokenizer.encode_batch(
+                column, add_special_tokens=False
+            )
+        ]
+        for name, column in texts.items()
+    }
+
+
+def _concatenate(blocks: list[list[TokenArray]]) -> Ragged:
+    sequences = [sequence for block in blocks for sequence in block]
+    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+    return Ragged(np.concatenate(sequences), offsets)

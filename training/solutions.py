@@ -1,19 +1,25 @@
 """How a training solution is worded: many ways to say each step, all equally right.
 
-The wording is drawn independently of the numbers, so it carries entropy that says nothing about
-correctness, as in the prose of large models. Every line is one equation; the last line boxes the
-answer. Only training uses this: the package itself never writes a solution.
+The wording is drawn independently of the numbers, so its entropy says nothing about correctness, as
+in the prose of large models. A solution keeps one manner, from bare equations to chatty sentences;
+that moves its length and its mean token probability about, and neither tells whether it is right.
+Every line is one equation; the last line boxes the answer. Only training uses this: the package
+itself never writes a solution.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from divtok.problems.arithmetic import Equation, Story
 
-_FIRST = ("First", "To begin", "To start", "At the start", "Initially", "As a first step", "Step one")
-_NEXT = ("Next", "Then", "After that", "Now", "Moving on", "Following this", "Afterwards", "In turn")
-_LAST = ("Finally", "Lastly", "At last", "To finish", "In the end", "As a last step", "To close")
+# Chance of an opener, a lead and a tail in each line, for each manner of writing.
+_MANNERS = ((0.0, 0.05, 0.05), (0.9, 0.2, 0.1), (0.3, 0.9, 0.3), (0.9, 0.9, 0.9))
+
+_FIRST = ("First", "To begin", "To start", "Initially", "As a first step", "Step one")
+_NEXT = ("Next", "Then", "After that", "Now", "Moving on", "Following this", "Afterwards")
+_LAST = ("Finally", "Lastly", "At last", "To finish", "In the end", "As a last step")
 _LEAD = (
     "we compute", "we work out", "I calculate", "let us find", "we need", "we can see that",
     "it follows that", "I get", "we obtain", "the story says", "one finds", "we note that",
@@ -42,9 +48,14 @@ _SPOKEN: dict[str, tuple[str, ...]] = {
     ),
 }
 _TAIL = (
-    "", "", "", " for the {item}", " in total", " so far", ", as the story tells",
-    ", which is what we want", ", and we keep that", " for {name}", ", a new amount of {item}",
-    ", and so we go on", ", and that is one part done",
+    ", so this is the number of {item} that we carry into the next part of the story",
+    ", and we keep that in mind",
+    ", which is what we want to know about the {item} at this point",
+    " for {name}",
+    ", as the story tells us in its own words",
+    ", and with that one more part of the work is done and we can go on",
+    " in total",
+    ", a new amount of {item} for {name} to look after",
 )  # fmt: skip
 _END = (
     "The answer is", "So the answer is", "The final answer is", "Therefore the result is",
@@ -54,12 +65,13 @@ _END = (
 
 def write_solution(story: Story, rng: random.Random) -> str:
     """One worded solution of a story, ending in \\boxed{answer}."""
+    manner = rng.choice(_MANNERS)
     equations = story.equations
     lines = [
-        _line(equation, story, _openers(position, len(equations)), rng)
+        _line(equation, story, _openers(position, len(equations)), manner, rng)
         for position, equation in enumerate(equations)
     ]
-    ending = rng.choice(_END).format(name=story.name)
+    ending = _pick(_END, rng).format(name=story.name)
     return "\n".join([*lines, f"{ending} \\boxed{{{story.answer}}}."])
 
 
@@ -69,14 +81,26 @@ def _openers(position: int, total: int) -> tuple[str, ...]:
     return _LAST if position == total - 1 else _NEXT
 
 
-def _line(equation: Equation, story: Story, openers: tuple[str, ...], rng: random.Random) -> str:
-    spoken = rng.choice(_SPOKEN[equation.sign]).format(
+def _line(
+    equation: Equation,
+    story: Story,
+    openers: tuple[str, ...],
+    manner: tuple[float, float, float],
+    rng: random.Random,
+) -> str:
+    opener, lead, tail = (rng.random() < chance for chance in manner)
+    body = _pick(_SPOKEN[equation.sign], rng).format(
         l=equation.left, r=equation.right, x=equation.result
     )
-    body = spoken
-    if rng.random() < 0.7:
-        body = f"{rng.choice(_LEAD)} {spoken}"
-    if rng.random() < 0.8:
-        body = f"{rng.choice(openers)}, {body}"
-    tail = rng.choice(_TAIL).format(name=story.name, item=story.item)
-    return f"{body[0].upper()}{body[1:]}{tail}."
+    if lead:
+        body = f"{_pick(_LEAD, rng)} {body}"
+    if opener:
+        body = f"{_pick(openers, rng)}, {body}"
+    if tail:
+        body += _pick(_TAIL, rng).format(name=story.name, item=story.item)
+    return f"{body[0].upper()}{body[1:]}."
+
+
+def _pick(options: Sequence[str], rng: random.Random) -> str:
+    """Earlier options are likelier, as in any writer's habits."""
+    return rng.choices(options, weights=[1 / rank for rank in range(1, len(options) + 1)])[0]

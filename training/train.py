@@ -25,7 +25,7 @@ from training.tokenizer import CONTEXT
 BATCH = 512
 LENGTH_STEP = 32  # sequences are padded to a multiple of this
 SORTED_BATCHES = 16  # batches sorted by length together, to pad little
-EXAMPLES = 800_000
+EXAMPLES = 600_000
 IGNORED = -100
 
 
@@ -43,12 +43,10 @@ class Size:
 
 
 SIZES: dict[str, Size] = {
-    "aux-64x2": Size(64, 2, 2, 1, 784, 1750, 1750),
-    "aux-80x3": Size(80, 3, 5, 1, 784, 800, 800),
-    "aux-96x3": Size(96, 3, 3, 1, 784, 450, 450),
-    "gen-96x4": Size(96, 4, 3, 1, 800, 1500, 1500),
-    "gen-128x4": Size(128, 4, 4, 2, 832, 1500, 1500),
-    "gen-160x6": Size(160, 6, 5, 1, 896, 1500, 1500),
+    "tiny-0.3m": Size(80, 3, 5, 1, 784, 800, 1000, 3e-3),
+    "tiny-0.5m": Size(96, 4, 3, 1, 800, 1800, 2200, 2e-3),
+    "tiny-0.9m": Size(128, 4, 4, 2, 832, 1500, 2400),
+    "tiny-1.6m": Size(160, 5, 5, 1, 896, 1400, 1900),
 }
 
 
@@ -156,22 +154,27 @@ def train_stage(
 
 def train_size(name: str, work: Path, *, device: str) -> None:
     import torch
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, Qwen2ForCausalLM
 
     torch.backends.cuda.matmul.allow_tf32 = True
     size = SIZES[name]
     tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
-    examples = build_examples(tokenizer, EXAMPLES, work / "examples.npz")
+    examples = build_examples(work / "tokenizer", EXAMPLES, work / "examples.npz")
     model = new_model(size, tokenizer).to(device).train()
-    losses: dict[str, float] = {}
+    facts: dict[str, Any] = {"parameters": model.num_parameters(), "size": asdict(size), "loss": {}}
     for stage, steps in (("base", size.base_steps), ("chat", size.chat_steps)):
-        losses[stage] = train_stage(model, examples, tokenizer, stage=stage, steps=steps, size=size)
-        # A full copy before the cast: the weights that go on training stay in float32.
         folder = work / "models" / f"{name}-{stage}"
+        if (folder / "training.json").exists():  # an earlier, interrupted call got this far
+            facts = json.loads((folder / "training.json").read_text())
+            model = Qwen2ForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).train()
+            continue
+        facts["loss"][stage] = train_stage(
+            model, examples, tokenizer, stage=stage, steps=steps, size=size
+        )
+        # The saved copy is half precision; the weights that go on training stay in float32.
         weights = {key: value.detach().half() for key, value in model.state_dict().items()}
         model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
-        facts = {"parameters": model.num_parameters(), "loss": losses, "size": asdict(size)}
         (folder / "training.json").write_text(json.dumps(facts, indent=2))
 
 

@@ -1,0 +1,1 @@
+"""From a problem to a trajectory: sampled tokens that are never changed again."""

@@ -119,19 +119,22 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What makes a difficulty: how many steps, and how many digits the numbers have."""
+    """What makes a difficulty: how many steps, and how many of them are hard.
+
+    A hard step is a product of two two-digit numbers; the others are sums, differences and
+    products that a small model gets right. Length and hardness vary apart, so that a long solution
+    need not be a doubtful one.
+    """
 
     steps: tuple[int, int]
-    start_digits: tuple[int, int]
-    change_digits: tuple[int, int]
-    lot_digits: tuple[tuple[int, int], ...]  # (digits of the lots, digits of their size)
+    hard_steps: tuple[int, int]
 
 
 LEVELS: dict[Difficulty, Level] = {
-    "easy": Level((1, 3), (2, 3), (2, 3), ((1, 2),)),
-    "medium": Level((2, 4), (3, 4), (2, 4), ((1, 2), (1, 3))),
-    "hard": Level((3, 5), (4, 5), (3, 5), ((1, 3), (2, 2))),
-    "contest": Level((4, 7), (4, 6), (4, 5), ((2, 2), (1, 4), (2, 3))),
+    "easy": Level((1, 3), (0, 2)),
+    "medium": Level((2, 4), (0, 3)),
+    "hard": Level((3, 5), (1, 5)),
+    "contest": Level((4, 6), (2, 6)),
 }
 DIFFICULTIES: tuple[Difficulty, ...] = tuple(LEVELS)
 
@@ -176,10 +179,14 @@ def _draw_in_split(rng: random.Random, level: Level, split: Split) -> Story:
 
 def _draw_story(rng: random.Random, level: Level) -> Story:
     name, item = rng.choice(NAMES), rng.choice(ITEMS)
-    start = amount = _number(rng, rng.randint(*level.start_digits))
+    start = amount = _number(rng, rng.randint(3, 4))
+    count = rng.randint(*level.steps)
+    hard = min(count, rng.randint(*level.hard_steps))
+    hardness = [True] * hard + [False] * (count - hard)
+    rng.shuffle(hardness)
     steps: list[Step] = []
-    for _ in range(rng.randint(*level.steps)):
-        step = _draw_step(rng, level, amount)
+    for is_hard in hardness:
+        step = _draw_step(rng, amount, is_hard=is_hard)
         steps.append(step)
         amount = _apply(amount, step)
     sentences = [rng.choice(_START).format(name=name, item=item, n=start)]
@@ -191,19 +198,19 @@ def _draw_story(rng: random.Random, level: Level) -> Story:
     return Story(name, item, start, tuple(steps), " ".join(sentences))
 
 
-def _draw_step(rng: random.Random, level: Level, amount: int) -> Step:
+def _draw_step(rng: random.Random, amount: int, *, is_hard: bool) -> Step:
     """A step that keeps the amount between 1 and LARGEST_AMOUNT; redrawn until it does."""
     while True:
-        operation: Operation = rng.choices(
-            ("add", "sub", "mul", "add_lots", "sub_lots"), weights=(3, 3, 1, 2, 2)
-        )[0]
-        if operation in ("add", "sub"):
-            step = Step(operation, _number(rng, rng.randint(*level.change_digits)))
-        elif operation == "mul":
-            step = Step(operation, rng.randint(2, 9))
+        lots: Operation = rng.choice(("add_lots", "sub_lots"))
+        if is_hard:
+            step = Step(lots, rng.randint(12, 99), rng.randint(12, 99))
+        elif rng.random() < 0.3:
+            step = Step(lots, rng.randint(2, 9), rng.randint(11, 99))
+        elif rng.random() < 0.1 and amount < 1000:
+            step = Step("mul", rng.randint(2, 5))
         else:
-            lots, size = rng.choice(level.lot_digits)
-            step = Step(operation, max(2, _number(rng, lots)), _number(rng, size))
+            change: Operation = rng.choice(("add", "sub"))
+            step = Step(change, _number(rng, rng.randint(2, 3)))
         if 1 <= _apply(amount, step) <= LARGEST_AMOUNT:
             return step
 

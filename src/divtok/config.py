@@ -1,0 +1,231 @@
+"""The one configuration of a run: a strict YAML file with dotted overrides.
+
+An unknown key is an error, and all errors are reported at once. Values left out come from the
+family. Reads files and checks values; loads no model and no benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from divtok.errors import ConfigError, did_you_mean
+from divtok.families import Family, Generator, get_family
+from divtok.records import Sampling, Scalar
+
+MAX_CONFIG_BYTES = 1_000_000
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class SamplingSection(Section):
+    """Each value left out is the generator's own preset."""
+
+    temperature: Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)] | None = None
+    top_p: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)] | None = None
+    top_k: Positive | None = None
+    presence_penalty: Annotated[float, Field(ge=-2.0, le=2.0, allow_inf_nan=False)] | None = None
+    max_length: Positive | None = None
+
+
+class GenerateSection(Section):
+    batch_size: Positive = 128
+    dtype: DType = "auto"
+    device: str | None = None
+
+
+class GradeSection(Section):
+    workers: Positive = 2
+    time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
+
+
+class TraceSection(Section):
+    reader: str | None = None  # p; left out: the generator (white-box) or the family's reader
+    auxiliary: str | None = None  # q; left out: the family's
+    max_batch_tokens: Positive = 16384
+    max_batch_rows: Positive = 64
+    workspace_mb: Positive = 64
+    dtype: DType = "auto"
+    device: str | None = None
+
+
+class ScoreSection(Section):
+    estimators: list[str] | None = None  # left out: all of them
+    theta: Fraction | None = None  # left out: the family's
+    n: Positive = 10
+    a: Fraction = 0.95
+    b: Fraction = 0.05
+    k: Annotated[int, Field(ge=0)] = 4
+
+
+class EvaluateSection(Section):
+    draws: Positive = 5
+    cap: Positive = 500
+    bins: Positive = 20
+    resamples: Positive = 1000
+
+
+class RunConfig(Section):
+    family: str = "tiny"
+    generators: list[str] | None = None  # left out: all of the family's
+    benchmarks: list[str] | None = None  # left out: the family's
+    benchmark_files: dict[str, str] = Field(default_factory=dict)
+    protocol: Literal["cot"] = "cot"
+    limit: Positive | None = None  # problems per benchmark
+    samples: Positive | None = None  # per problem; left out: the generator's
+    seed: Annotated[int, Field(ge=0)] = 0
+    revisions: dict[str, str] = Field(default_factory=dict)  # model -> hub revision
+    sampling: SamplingSection = SamplingSection()
+    generate: GenerateSection = GenerateSection()
+    grade: GradeSection = GradeSection()
+    trace: TraceSection = TraceSection()
+    score: ScoreSection = ScoreSection()
+    evaluate: EvaluateSection = EvaluateSection()
+
+    @property
+    def preset(self) -> Family:
+        return get_family(self.family)
+
+    def benchmark_names(self) -> list[str]:
+        return list(self.benchmarks or self.preset.benchmarks)
+
+    def generator_presets(self) -> list[Generator]:
+        family = self.preset
+        if self.generators is None:
+            return list(family.generators)
+        return [family.generator(model) for model in self.generators]
+
+    def sampling_for(self, generator: Generator) -> Sampling:
+        given = self.sampling.model_dump(exclude_none=True)
+        return replace(generator.sampling, seed=self.seed, **given)
+
+    def samples_for(self, generator: Generator, benchmark: str) -> int:
+        if self.samples is not None:
+            return self.samples
+        if benchmark not in generator.samples:
+            raise ConfigError(
+                f"The family '{self.family}' has no sample count for benchmark '{benchmark}'.",
+                next_step="Give one: samples=N",
+            )
+        return generator.samples[benchmark]
+
+    def pair_for(self, generator: Generator) -> tuple[str, str]:
+        p, q = self.preset.pair_for(generator.model)
+        return self.trace.reader or p, self.trace.auxiliary or q
+
+    @property
+    def theta(self) -> float:
+        return self.preset.theta if self.score.theta is None else self.score.theta
+
+    def estimator_parameters(self) -> dict[str, Scalar]:
+        score = self.score
+        return {"theta": self.theta, "n": score.n, "a": score.a, "b": score.b, "k": score.k}
+
+
+def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config of a file (or none) with `dotted.key=value` overrides on top."""
+    tree: dict[str, Any] = {} if path is None else _read_yaml(path)
+    for override in overrides:
+        _apply_override(tree, override)
+    return parse_config(tree, source="the overrides" if path is None else str(path))
+
+
+def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
+    try:
+        config = RunConfig.model_validate(tree)
+    except ValidationError as error:
+        problems = "; ".join(_describe(item) for item in error.errors())
+        raise ConfigError(f"Config error in {source}: {problems}") from error
+    if config.score.b > config.score.a:
+        raise ConfigError(
+            f"Config error in {source}: score.b ({config.score.b}) is above score.a "
+            f"({config.score.a}), so more divergence would mean more confidence."
+        )
+    get_family(config.family)  # an unknown family is named before anything starts
+    return config
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The resolved config, every value written out, for the run folder."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"The config file {path} cannot be read ({error.strerror}).", next_step="Check the path."
+        ) from error
+    if len(text) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"The config file {path} is over {MAX_CONFIG_BYTES} bytes.")
+    tree = _parse_yaml(text, str(path))
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"The config file {path} is not a mapping of keys to values.")
+    return tree
+
+
+def _parse_yaml(text: str | bytes, source: str) -> Any:
+    """Safe YAML without aliases: nothing in a run config needs them, and bombs are made of them."""
+    try:
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if isinstance(token, yaml.AliasToken):
+                raise ConfigError(f"YAML aliases are not allowed in {source}.")
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        cause = " ".join(str(error).split())
+        raise ConfigError(f"Not valid YAML in {source}: {cause}.") from error
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, value = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(
+            f"'{override}' is not an override.", next_step="Write dotted.key=value, as in seed=1."
+        )
+    *parents, leaf = key.split(".")
+    if parents and parents[0] in ("benchmark_files", "revisions"):
+        # Below these stand names, which may contain dots themselves.
+        parents, leaf = [parents[0]], key.removeprefix(parents[0] + ".")
+    node = tree
+    for parent in parents:
+        node = node.setdefault(parent, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"'{override}': '{parent}' is a value, not a section.")
+    node[leaf] = _parse_yaml(value, f"'{override}'")
+
+
+def _describe(item: ErrorDetails) -> str:
+    """One validation error as a phrase that names the key."""
+    path = [str(part) for part in item["loc"]]
+    key = ".".join(path)
+    if item["type"] == "extra_forbidden":
+        known = _section_at(path[:-1]).model_fields
+        return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
+    shown = repr(item["input"])
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    message = item["msg"][0].lower() + item["msg"][1:]
+    return f"{key} = {shown}: {message}."
+
+
+def _section_at(path: Sequence[str]) -> type[BaseModel]:
+    section: type[BaseModel] = RunConfig
+    for part in path:
+        annotation = section.model_fields[part].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            section = annotation
+    return section

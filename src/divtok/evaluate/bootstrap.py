@@ -1,0 +1,101 @@
+"""95 % percentile bootstrap intervals for ECE and AUROC, clustered by problem.
+
+Samples of one problem are alike, so whole problems are resampled, never single responses. Knows
+arrays and weights only: a resample is how often each problem was drawn, so nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index
+from divtok.records import Interval
+
+LEVELS = (0.025, 0.975)
+# Resamples with one class have no AUROC. If more than this share is lost, what is left would
+# describe only the lucky resamples.
+MOST_LOST = 0.05
+_CELLS_AT_ONCE = 2_000_000  # bounds the memory of one chunk of resamples
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """An interval, or None with the reason."""
+
+    interval: Interval | None
+    reason: str | None = None
+
+
+def problem_numbers(problem_id: Sequence[str]) -> Ints:
+    """[N] problem ids as numbers 0..P-1, in order of first appearance."""
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(p, len(number)) for p in problem_id], dtype=np.int64)
+
+
+def ece_interval(
+    confidence: Floats, correct: Bools, problem: Ints, *, bins: int, resamples: int, seed: int
+) -> Resampled:
+    """ECE at natural prevalence. `confidence`, `correct` and `problem` have shape [N]."""
+    problems = int(problem.max()) + 1
+    if problems == 1:
+        return Resampled(None, "no interval: one problem only")
+    # With fixed bins, ECE needs just the summed gap of each problem in each bin.
+    cell = problem * bins + bin_index(confidence, bins)
+    gap = np.bincount(cell, weights=confidence - correct, minlength=problems * bins)
+    gap = gap.reshape(problems, bins)
+    size = np.bincount(problem, minlength=problems).astype(np.float64)
+    sampled = [
+        np.abs(times @ gap).sum(axis=1) / (times @ size)
+        for times in _times_drawn(problems, resamples, seed, width=problems)
+    ]
+    return Resampled(_interval(np.concatenate(sampled)))
+
+
+def auroc_interval(
+    score: Floats, correct: Bools, problem: Ints, *, resamples: int, seed: int
+) -> Resampled:
+    """AUROC at natural prevalence. `score`, `correct` and `problem` have shape [N]."""
+    problems = int(problem.max()) + 1
+    if problems == 1:
+        return Resampled(None, "no interval: one problem only")
+    right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
+    wrong = wrong[np.argsort(score[wrong], kind="stable")]
+    below = np.searchsorted(score[wrong], score[right], side="left")
+    up_to = np.searchsorted(score[wrong], score[right], side="right")
+    sampled: list[Floats] = []
+    for times in _times_drawn(problems, resamples, seed, width=len(score)):
+        weight = times[:, problem[right]]
+        # Column j: the weight of the j lowest-ranked incorrect responses.
+        outranked = np.zeros((len(times), len(wrong) + 1))
+        np.cumsum(times[:, problem[wrong]], axis=1, out=outranked[:, 1:])
+        wins = (outranked[:, below] + outranked[:, up_to]) / 2
+        pairs = weight.sum(axis=1) * outranked[:, -1]
+        both = pairs > 0
+        sampled.append(np.einsum("bi,bi->b", weight, wins)[both] / pairs[both])
+    values = np.concatenate(sampled)
+    lost = resamples - len(values)
+    if lost > MOST_LOST * resamples:
+        return Resampled(
+            None, f"no AUROC interval: {lost} of {resamples} resamples hold only one class"
+        )
+    return Resampled(_interval(values))
+
+
+def _times_drawn(problems: int, resamples: int, seed: int, *, width: int) -> Iterator[Floats]:
+    """Chunks [B, P] of how often each problem is drawn; the same draws whatever the chunk size."""
+    rng = np.random.default_rng(seed)
+    chunk = max(1, _CELLS_AT_ONCE // max(width, problems))
+    for start in range(0, resamples, chunk):
+        rows = min(chunk, resamples - start)
+        drawn = rng.integers(problems, size=(rows, problems))
+        drawn += np.arange(rows)[:, None] * problems
+        times = np.bincount(drawn.ravel(), minlength=rows * problems)
+        yield times.reshape(rows, problems).astype(np.float64)
+
+
+def _interval(values: Floats) -> Interval:
+    low, high = np.quantile(values, LEVELS)
+    return Interval(low=float(low), high=float(high))

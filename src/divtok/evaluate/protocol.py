@@ -1,0 +1,220 @@
+"""The paper's evaluation protocol: balanced draws, with natural-prevalence figures beside them.
+
+Accuracy counts every response. Every other figure leaves out the responses that have no answer,
+were cut off, could not be decided or were not scored, and says how many those are. Knows nothing
+of models or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from divtok.errors import DataError, UsageError
+from divtok.evaluate import metrics
+from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
+from divtok.evaluate.group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
+from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.records import Evaluation, Interval, Scalar, Verdict
+
+RANKING_ONLY = "ranking only"
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How figures are computed; the defaults are the paper's, plus a bootstrap of our own."""
+
+    draws: int = 5
+    cap: int = 500  # most responses per class in one balanced draw
+    bins: int = 20
+    resamples: int = 1000
+    seed: int = 0  # of the bootstrap; balanced draw i always uses seed i
+
+    def __post_init__(self) -> None:
+        least = {"draws": 1, "cap": 1, "bins": 1, "resamples": 1, "seed": 0}
+        wrong = [
+            f"{name} must be at least {low}, not {getattr(self, name)}"
+            for name, low in least.items()
+            if getattr(self, name) < low
+        ]
+        if wrong:
+            raise UsageError("The evaluation protocol is wrong: " + "; ".join(wrong) + ".")
+
+    def describe(self, *, with_bins: bool = True) -> str:
+        """One line for a caption: how the balanced figures were made; only ECE has bins."""
+        paper = "paper protocol: " if self.is_paper() else ""
+        draws = "1 draw" if self.draws == 1 else f"{self.draws} draws"
+        bins = f"; {self.bins} bins" if with_bins else ""
+        return f"balanced draws, {paper}{draws}, at most {self.cap} per class{bins}"
+
+    def is_paper(self) -> bool:
+        return (self.draws, self.cap, self.bins) == (5, 500, 20)
+
+
+def balanced_draws(correct: Bools, *, draws: int = 5, cap: int = 500) -> list[Ints]:
+    """Indices of `draws` class-balanced subsamples of `correct` [N]; empty where a class is empty.
+
+    Pass i uses numpy's legacy `RandomState(i)` and draws n = min(cap, #correct, #incorrect) without
+    replacement from the correct responses first, then from the incorrect, so that figures can be
+    compared draw for draw with code that does the same.
+    """
+    right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
+    n = min(cap, len(right), len(wrong))
+    if n == 0:
+        return []
+    drawn: list[Ints] = []
+    for seed in range(draws):
+        rng = np.random.RandomState(seed)
+        first = rng.choice(right, n, replace=False)
+        drawn.append(np.concatenate([first, rng.choice(wrong, n, replace=False)]))
+    return drawn
+
+
+def evaluate_group(group: ScoredGroup, protocol: Protocol | None = None) -> list[Evaluation]:
+    """Every estimator of one generator on one benchmark."""
+    return [
+        evaluate_estimator(
+            benchmark=group.benchmark,
+            generator=group.generator,
+            column=column,
+            problem_id=group.problem_id,
+            verdict=group.verdict,
+            truncated=group.truncated,
+            protocol=protocol,
+        )
+        for column in group.columns
+    ]
+
+
+def evaluate_estimator(
+    *,
+    benchmark: str,
+    generator: str,
+    column: ScoreColumn,
+    problem_id: Sequence[str],
+    verdict: Sequence[Verdict | str],
+    truncated: Sequence[bool],
+    protocol: Protocol | None = None,
+) -> Evaluation:
+    """One estimator for one generator on one benchmark; all sequences have one item a response.
+
+    Values outside [0, 1] are clipped for ECE and Brier, and counted; ranking uses them as they are.
+    With one class only, AUROC and the balanced figures are None; ECE, Brier and AURC at natural
+    prevalence are still defined and given.
+    """
+    protocol = protocol or Protocol()
+    n = len(column.values)
+    if n == 0 or {len(problem_id), len(verdict), len(truncated)} != {n}:
+        raise DataError(
+            f"Estimator '{column.estimator}' has {n} values for {len(problem_id)} problem ids, "
+            f"{len(verdict)} verdicts and {len(truncated)} truncation flags.",
+            next_step="Every column describes the same one or more responses.",
+        )
+    known_verdicts(verdict)
+    values = column.array()
+    right = np.array([v == Verdict.CORRECT for v in verdict], dtype=bool)
+    kept, excluded_by = exclusions(verdict, truncated, values)
+    scores, correct = values[kept], right[kept]
+    problem = problem_numbers([p for p, keep in zip(problem_id, kept, strict=True) if keep])
+    probability = None if column.ranking_only else np.clip(scores, 0.0, 1.0)
+    drawn = _balanced(scores, probability, correct, protocol)
+    natural = _natural(scores, probability, correct, problem, protocol)
+    reasons = [RANKING_ONLY] if column.ranking_only else []
+    reasons += natural.reasons
+    return Evaluation(
+        benchmark=benchmark,
+        generator=generator,
+        estimator=column.estimator,
+        params=_copy(column.params),
+        n=n,
+        accuracy=float(right.mean()),
+        n_scored=len(scores),
+        n_balanced=drawn.n,
+        ece=drawn.ece,
+        ece_sd=drawn.ece_sd,
+        auroc=drawn.auroc,
+        auroc_sd=drawn.auroc_sd,
+        natural_ece=natural.ece,
+        natural_auroc=natural.auroc,
+        brier=natural.brier,
+        aurc=natural.aurc,
+        natural_ece_interval=natural.ece_interval,
+        natural_auroc_interval=natural.auroc_interval,
+        excluded=n - len(scores),
+        excluded_by=excluded_by,
+        clipped=0 if probability is None else int((probability != scores).sum()),
+        reason="; ".join(dict.fromkeys(reasons)) or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Balanced:
+    n: int = 0
+    ece: float | None = None
+    ece_sd: float | None = None
+    auroc: float | None = None
+    auroc_sd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Natural:
+    reasons: list[str]
+    ece: float | None = None
+    brier: float | None = None
+    auroc: float | None = None
+    aurc: float | None = None
+    ece_interval: Interval | None = None
+    auroc_interval: Interval | None = None
+
+
+def _balanced(
+    scores: Floats, probability: Floats | None, correct: Bools, protocol: Protocol
+) -> _Balanced:
+    drawn = balanced_draws(correct, draws=protocol.draws, cap=protocol.cap)
+    if not drawn:
+        return _Balanced()
+    ranks = np.array([metrics.auroc(scores[i], correct[i]) for i in drawn], dtype=np.float64)
+    auroc, auroc_sd = float(ranks.mean()), float(ranks.std())
+    n = len(drawn[0]) // 2
+    if probability is None:
+        return _Balanced(n, auroc=auroc, auroc_sd=auroc_sd)
+    gaps = np.array([metrics.ece(probability[i], correct[i], protocol.bins) for i in drawn])
+    return _Balanced(n, float(gaps.mean()), float(gaps.std()), auroc, auroc_sd)
+
+
+def _natural(
+    scores: Floats, probability: Floats | None, correct: Bools, problem: Ints, protocol: Protocol
+) -> _Natural:
+    if len(scores) == 0:
+        return _Natural(["no response was scored"])
+    auroc = metrics.auroc(scores, correct)
+    aurc = metrics.aurc(scores, correct)
+    resampling = {"resamples": protocol.resamples, "seed": protocol.seed}
+    reasons: list[str] = []
+    auroc_span = None
+    if auroc is None:
+        kind = "correct" if correct[0] else "incorrect"
+        reasons.append(f"every scored response is {kind}: no AUROC and no balanced draw")
+    else:
+        ranked = auroc_interval(scores, correct, problem, **resampling)
+        auroc_span = ranked.interval
+        reasons += [ranked.reason] if ranked.reason else []
+    if probability is None:
+        return _Natural(reasons, auroc=auroc, aurc=aurc, auroc_interval=auroc_span)
+    calibrated = ece_interval(probability, correct, problem, bins=protocol.bins, **resampling)
+    reasons += [calibrated.reason] if calibrated.reason else []
+    return _Natural(
+        reasons,
+        ece=metrics.ece(probability, correct, protocol.bins),
+        brier=metrics.brier(probability, correct),
+        auroc=auroc,
+        aurc=aurc,
+        ece_interval=calibrated.interval,
+        auroc_interval=auroc_span,
+    )
+
+
+def _copy(params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return dict(params)

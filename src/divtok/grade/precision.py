@@ -1,0 +1,109 @@
+"""Second look at two parsed answers: are their numbers the same size, and can they be computed?
+
+math-verify rounds to six places and drops what is smaller than 1e-15, so any two tiny numbers are
+equal to it. `agree` evaluates both sides to thirty digits and compares relative to their size.
+Imported by the worker only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import sympy
+from math_verify.grader import sort_key
+
+from divtok.grade.numbers import RELATIVE_TOLERANCE
+
+EXACT_TOLERANCE = 1e-12
+WORKING_DIGITS = 30
+MAX_EXPONENT_BITS = 1000
+# What sympy raises for expressions that have no value it could compute.
+NO_VALUE = (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError)
+
+
+def bits(expression: Any) -> float:
+    """An upper estimate of the bits needed to compute the numbers in it, before computing any."""
+    if isinstance(expression, sympy.MatrixBase):
+        return max((bits(entry) for entry in expression.flat()), default=0.0)
+    if not isinstance(expression, sympy.Basic):
+        return 0.0
+    if isinstance(expression, sympy.Rational):
+        return float(max(abs(expression.p).bit_length(), expression.q.bit_length()))
+    if isinstance(expression, sympy.Float):
+        return max(1.0, math.log2(abs(expression) + 1)) if expression.is_finite else 1.0
+    if isinstance(expression, sympy.Pow) and expression.is_number:
+        return max(1.0, bits(expression.base)) * max(1.0, _size(expression.exp))
+    if isinstance(expression, sympy.factorial) and expression.is_number:
+        size = _size(expression.args[0])
+        return size * max(1.0, math.log2(size + 1))
+    return sum((bits(argument) for argument in expression.args), start=1.0)
+
+
+def agree(gold_readings: list[Any], answer_readings: list[Any]) -> bool:
+    """Whether two answers that math-verify takes for equal survive a comparison at full precision.
+
+    Anything that has no value to compute (words, sets without elements) keeps its equality.
+    """
+    if not gold_readings or not answer_readings:
+        return True
+    return _agree(gold_readings[0], answer_readings[0])
+
+
+def _agree(gold: Any, answer: Any) -> bool:
+    left, right = _parts(gold), _parts(answer)
+    if left is not None and right is not None:
+        if len(left) != len(right):  # equal as sets, one of them with repetitions
+            return True
+        return all(_agree(a, b) for a, b in zip(left, right, strict=True))
+    if not isinstance(gold, sympy.Expr) or not isinstance(answer, sympy.Expr):
+        return True
+    # Percentages are kept unevaluated so that 28% may equal 28; their size says nothing.
+    if gold.has(sympy.UnevaluatedExpr) or answer.has(sympy.UnevaluatedExpr):
+        return True
+    values = _value(gold), _value(answer)
+    if values[0] is None or values[1] is None:
+        return True
+    rounded = gold.has(sympy.Float) or answer.has(sympy.Float)
+    tolerance = float(RELATIVE_TOLERANCE) if rounded else EXACT_TOLERANCE
+    return abs(values[0] - values[1]) <= tolerance * max(abs(values[0]), abs(values[1]))
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """The elements of a list-like answer, sets in a common order."""
+    if isinstance(value, sympy.MatrixBase):
+        return list(value.flat())
+    if isinstance(value, sympy.Tuple):
+        return list(value.args)
+    if isinstance(value, sympy.FiniteSet):
+        return sorted(value.args, key=sort_key)
+    if isinstance(value, sympy.Interval):
+        return [value.start, value.end]
+    return None
+
+
+def _value(expression: Any) -> Any:
+    """The value to WORKING_DIGITS digits, at one fixed odd point where there are variables."""
+    point = {
+        symbol: sympy.Rational(1009 + 97 * index, 613)
+        for index, symbol in enumerate(sorted(expression.free_symbols, key=str))
+    }
+    try:
+        value = sympy.N(expression.subs(point), WORKING_DIGITS)
+    except NO_VALUE:
+        return None
+    if not value.is_number or not value.is_finite:
+        return None
+    # sympy marks a sum that cancelled completely by a precision of one bit.
+    return sympy.Integer(0) if getattr(value, "_prec", WORKING_DIGITS) == 1 else value
+
+
+def _size(number: Any) -> float:
+    """Its absolute value, infinite where even computing that would be too much."""
+    if bits(number) > MAX_EXPONENT_BITS:
+        return math.inf
+    try:
+        size = abs(sympy.N(number, 5))
+    except NO_VALUE:
+        return math.inf
+    return float(size) if size.is_finite else math.inf

@@ -1,0 +1,105 @@
+r"""Compare two answers by computer algebra: math-verify parses and verifies, and is double-checked.
+
+This runs in a worker process only. It imports sympy and math-verify, has no time limit of its own
+(the pool kills a worker that takes too long), and changes them for its whole process: no string can
+be evaluated as Python here, and no exhausted resource is swallowed unseen. What math-verify accepts
+is checked once more at full precision, because it compares rounded values; what it could not finish
+is undetermined rather than incorrect.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import math_verify.grader
+import math_verify.parser
+import sympy
+import sympy.parsing.sympy_parser
+from math_verify import LatexExtractionConfig, parse, verify
+from sympy.core.sympify import SympifyError
+
+from divtok.grade.equivalence import prepare
+from divtok.grade.extract import BOX_COMMAND
+from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
+from divtok.grade.precision import agree, bits
+
+MAX_BITS = 2.0**22  # more than a million decimal digits
+
+_NUMBER_TEXT = re.compile(r"\d+|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d{1,4})?")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MATH_INSIDE = re.compile(rf"\$|\\\(|\\\[|{BOX_COMMAND.pattern}")
+_BASES = re.compile(r"\d_(\d|\{\d{1,2}\})")
+# Only the LaTeX reading: math-verify's other one hands the text to Python's eval.
+_EXTRACTION = [LatexExtractionConfig()]
+_exhausted: list[str] = []
+
+
+def compare(*, gold: str, answer: str) -> Judgement:
+    """Correct, incorrect, or undetermined with the reason."""
+    gold, answer = prepare(gold=gold, answer=answer)
+    _exhausted.clear()
+    gold_readings, answer_readings = _read(gold), _read(answer)
+    for readings, name in ((gold_readings, "gold"), (answer_readings, "answer")):
+        if any(bits(reading) > MAX_BITS for reading in readings):
+            return undetermined(f"{name} holds a number too large to compute")
+    same = verify(
+        gold_readings, answer_readings, allow_set_relation_comp=True, timeout_seconds=None
+    )
+    if same and _bases_agree(gold, answer) and agree(gold_readings, answer_readings):
+        return CORRECT
+    if _exhausted:
+        return undetermined(f"the comparison ran out of resources ({_exhausted[0]})")
+    return INCORRECT
+
+
+def secure() -> None:
+    """Close this process for strings as code, and make exhausted resources visible. Call once."""
+    logging.disable(logging.CRITICAL)  # math-verify warns that it runs without its own time limit
+    sympy.parsing.sympy_parser.parse_expr = _read_word
+    sympy.parsing.sympy_parser.eval_expr = _refuse
+    math_verify.parser.latex2sympy = _noticing(math_verify.parser.latex2sympy)
+    math_verify.grader.simplify = _noticing(math_verify.grader.simplify)
+    math_verify.grader.solve = _noticing(math_verify.grader.solve)
+
+
+def _read(text: str) -> list[Any]:
+    """Sympy objects and, last, the text they were read from; math-verify's own list."""
+    if not _MATH_INSIDE.search(text):
+        text = f"${text}$"
+    return parse(text, _EXTRACTION, parsing_timeout=0)
+
+
+def _bases_agree(gold: str, answer: str) -> bool:
+    """The parser drops the base of a numeral; where both sides give bases, they must be equal."""
+    left, right = _BASES.findall(gold), _BASES.findall(answer)
+    return not left or not right or [b.strip("{}") for b in left] == [b.strip("{}") for b in right]
+
+
+def _read_word(text: str, *_: object, **__: object) -> Any:
+    """Stands in for sympy's parse_expr, which sympy itself calls for the digits of a number or for
+    a name in its own tables. One number or one name is read; anything else is refused."""
+    if _NAME.fullmatch(text):
+        return sympy.Symbol(text)
+    if not _NUMBER_TEXT.fullmatch(text):
+        raise SympifyError(text)
+    return sympy.Integer(int(text)) if text.isdecimal() else sympy.Float(text)
+
+
+def _refuse(code: str, *_: object, **__: object) -> Any:
+    raise SympifyError(code)
+
+
+def _noticing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, noting when it runs out of stack or memory: its callers swallow every error."""
+
+    def noticed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (RecursionError, MemoryError) as error:
+            _exhausted.append(type(error).__name__)
+            raise
+
+    return noticed

@@ -1,0 +1,95 @@
+"""The worker process of the grading pool: one JSON request per line in, one JSON reply out.
+
+Started as `python -m divtok.grade.worker_main PARENT_PID MEMORY_BYTES`. It outlives neither its
+pipe nor its parent, and neither does a computation that holds the interpreter: the kernel's alarm
+ends the process shortly after the time limit, even if the parent is no longer there to do so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import IO
+
+RECURSION_LIMIT = 10_000
+STACK_BYTES = 256 * 1024 * 1024
+GRACE_SECONDS = 2.0
+PARENT_POLL_SECONDS = 1.0
+
+POSIX = os.name == "posix"
+
+
+def main() -> None:
+    """Serve requests until standard input closes."""
+    parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="ascii")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may write into the replies
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    if POSIX:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.excepthook = lambda failure: _give_up(replies, failure)
+    threading.stack_size(STACK_BYTES)
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    threading.Thread(target=_serve, args=(requests, replies, memory_bytes), daemon=True).start()
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
+
+
+def _serve(requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int) -> None:
+    try:
+        from divtok.grade.symbolic import compare, secure
+    except ImportError as error:
+        _send(replies, {"error": str(error)})
+        os._exit(1)
+    secure()
+    _limit_memory(memory_bytes)
+    _send(replies, {"ready": True})
+    while True:
+        request = json.loads(requests.get())
+        _alarm(request["time_limit"] + GRACE_SECONDS)
+        judgement = compare(gold=request["gold"], answer=request["answer"])
+        _alarm(0)
+        _send(replies, {"verdict": judgement.verdict, "reason": judgement.reason})
+
+
+def _give_up(replies: IO[str], failure: threading.ExceptHookArgs) -> None:
+    """Report a comparison that failed unexpectedly; the state it leaves behind is not reused."""
+    reason = f"the comparison failed ({failure.exc_type.__name__})"
+    _send(replies, {"verdict": "undetermined", "reason": reason, "last": True})
+    os._exit(1)
+
+
+def _send(replies: IO[str], message: dict[str, object]) -> None:
+    replies.write(json.dumps(message) + "\n")
+    replies.flush()
+
+
+def _alarm(seconds: float) -> None:
+    if POSIX:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+def _end_with(parent: int) -> None:
+    # The pipe alone would not tell: another child of the parent may hold its other end open.
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_SECONDS)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

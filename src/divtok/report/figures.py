@@ -1,0 +1,268 @@
+"""Figures as values: compute, keep, then `.plot(ax)`. Every saved image has its numbers beside it.
+
+Draws on `Figure` objects only: no pyplot, no change to matplotlib's settings.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from divtok.evaluate.curves import CountPoint, ReliabilityCurve
+from divtok.evaluate.fit import ThetaFit
+from divtok.report.figure_style import (
+    BLUE,
+    COLUMN_WIDTH,
+    DARK,
+    DASHED,
+    GREY,
+    NORMAL,
+    SERIES,
+    SMALL,
+    VERMILLION,
+    legend_below,
+    new_figure,
+    note,
+    numbers,
+    percent_square,
+    plain,
+)
+from divtok.report.labels import DEFAULT_LABELS, label
+from divtok.report.text import plot_text
+from divtok.store.atomic import make_folder, write_bytes_atomically, write_text_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Display(Protocol):
+    """What `save_figure` needs: something that draws itself and can give its numbers."""
+
+    def figure(self) -> Figure: ...
+
+    def values(self) -> dict[str, Any]:
+        """The plotted numbers, ready for JSON."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReliabilityPanel:
+    """The reliability diagram of one estimator."""
+
+    title: str
+    curve: ReliabilityCurve
+
+    def plot(self, ax: Axes) -> None:
+        """Accuracy (mean and sd over draws) against mean confidence, over the share of responses.
+
+        Everything is in percent, on one scale.
+        """
+        curve = self.curve
+        # Above the panel, since a line can pass through any corner of it.
+        figure = "" if curve.ece is None else f"\nECE {curve.ece * 100:.1f} %"
+        ax.set_title(plot_text(self.title) + figure, fontsize=NORMAL, pad=5)
+        percent_square(ax)
+        if curve.reason is not None:
+            note(ax, curve.reason)
+            return
+        ax.bar(
+            curve.edges[:-1] * 100, curve.proportion * 100, width=100 / len(curve.proportion),
+            align="edge", color=GREY, edgecolor="white", linewidth=0.3, zorder=1,
+            label="share of responses",
+        )  # fmt: skip
+        ax.plot(
+            [0, 100], [0, 100], color=DARK, linewidth=0.8, linestyle=DASHED, zorder=2,
+            label="perfect calibration",
+        )  # fmt: skip
+        there = curve.draws > 0
+        x, y = curve.mean_confidence[there] * 100, curve.accuracy[there] * 100
+        sd = curve.accuracy_sd[there] * 100
+        ax.fill_between(x, y - sd, y + sd, color=BLUE, alpha=0.25, linewidth=0, zorder=3)
+        ax.plot(
+            x, y, color=BLUE, marker="o", markersize=2.6, linewidth=1.2, zorder=4, clip_on=False,
+            label="accuracy, mean ± sd over draws",
+        )  # fmt: skip
+
+    def values(self) -> dict[str, Any]:
+        c = self.curve
+        return {
+            "estimator": c.estimator,
+            "reason": c.reason,
+            "ece": c.ece,
+            "n_per_class": c.n_per_class,
+            "edges": numbers(c.edges),
+            "mean_confidence": numbers(c.mean_confidence),
+            "accuracy": numbers(c.accuracy),
+            "accuracy_sd": numbers(c.accuracy_sd),
+            "proportion": numbers(c.proportion),
+            "draws": [int(d) for d in c.draws],
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReliabilityDisplay:
+    """Reliability diagrams side by side, one panel an estimator."""
+
+    title: str
+    panels: tuple[ReliabilityPanel, ...]
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        curves: Sequence[ReliabilityCurve],
+        labels: Mapping[str, str] = DEFAULT_LABELS,
+    ) -> ReliabilityDisplay:
+        return cls(title, tuple(ReliabilityPanel(label(c.estimator, labels), c) for c in curves))
+
+    def figure(self) -> Figure:
+        n = len(self.panels)
+        across = min(n, 4)
+        down = math.ceil(n / across)
+        figure = new_figure(
+            self.title, width=max(COLUMN_WIDTH, 1.75 * across), height=2.0 * down + 0.75
+        )
+        axes = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
+        for number, ax in enumerate(axes):
+            if number >= n:
+                ax.set_visible(False)
+                continue
+            self.panels[number].plot(ax)
+            # The panel above an empty place carries the axis of its column.
+            if number + across >= n:
+                ax.tick_params(labelbottom=True)
+                ax.set_xlabel("mean confidence (%)", fontsize=SMALL)
+            if number % across == 0:
+                ax.set_ylabel("accuracy, share (%)", fontsize=SMALL)
+        legend_below(figure, axes[:n], columns=3 if across > 2 else 1)
+        return figure
+
+    def values(self) -> dict[str, Any]:
+        panels = [p.values() for p in self.panels]
+        return {"figure": "reliability", "title": self.title, "panels": panels}
+
+
+@dataclass(frozen=True, slots=True)
+class CountDisplay:
+    """Accuracy against the number of divergent tokens, one line for each named series."""
+
+    title: str
+    series: tuple[tuple[str, tuple[CountPoint, ...]], ...]
+
+    def plot(self, ax: Axes) -> None:
+        """Accuracy in percent with 95 % Wilson intervals."""
+        step = 0.14  # apart, so that the intervals of several series do not hide each other
+        for number, (name, points) in enumerate(self.series):
+            colour, marker = SERIES[number % len(SERIES)]
+            shift = step * (number - (len(self.series) - 1) / 2)
+            known = [
+                (p.count + shift, 100 * p.accuracy, 100 * p.low, 100 * p.high)
+                for p in points
+                if p.accuracy is not None and p.low is not None and p.high is not None
+            ]
+            ends = [[y - low for _, y, low, _ in known], [high - y for _, y, _, high in known]]
+            ax.errorbar(
+                [k[0] for k in known], [k[1] for k in known], yerr=ends, color=colour,
+                marker=marker, markersize=3, linewidth=1.2, elinewidth=0.8, capsize=1.5,
+                label=plot_text(name),
+            )  # fmt: skip
+        points = self.series[0][1]
+        names = [f"≥{p.count}" if p.and_more else str(p.count) for p in points]
+        ax.set_xticks([p.count for p in points], names)
+        ax.set_xlim(-0.6, points[-1].count + 0.6)
+        ax.set_ylim(-3, 103)  # room for whole markers at both ends
+        ax.set_xlabel("divergent tokens in the response (count)", fontsize=NORMAL)
+        ax.set_ylabel("accuracy (%)", fontsize=NORMAL)
+        plain(ax, grid=True)
+
+    def plot_numbers(self, ax: Axes) -> None:
+        """How many responses stand behind each point."""
+        n = len(self.series)
+        width = 0.8 / n
+        for number, (_, points) in enumerate(self.series):
+            x = [p.count + width * (number - (n - 1) / 2) for p in points]
+            colour = GREY if n == 1 else SERIES[number % len(SERIES)][0]
+            bars = ax.bar(x, [p.n for p in points], width=width, color=colour)
+            if n == 1:
+                ax.bar_label(bars, fontsize=6, padding=1, color=DARK)
+        ax.set_ylabel("responses", fontsize=SMALL)
+        ax.margins(y=0.3)
+        ax.locator_params(axis="y", nbins=3, integer=True)
+        plain(ax)
+        ax.tick_params(labelbottom=False, bottom=False)
+
+    def figure(self) -> Figure:
+        figure = new_figure(self.title, width=COLUMN_WIDTH * 1.2, height=3.2)
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
+        self.plot(bottom)
+        self.plot_numbers(top)
+        if len(self.series) > 1:
+            legend_below(figure, [bottom], columns=2)
+        return figure
+
+    def values(self) -> dict[str, Any]:
+        series = [{"name": name, "points": [asdict(p) for p in ps]} for name, ps in self.series]
+        return {"figure": "accuracy_by_count", "title": self.title, "series": series}
+
+
+@dataclass(frozen=True, slots=True)
+class ThetaDisplay:
+    """Balanced ECE and AUROC of dtc_lin against theta, with the chosen theta marked."""
+
+    title: str
+    fit: ThetaFit
+
+    def plot(self, ax: Axes) -> None:
+        """Both metrics in percent on one axis."""
+        theta = [p.theta for p in self.fit.curve]
+        lines = (
+            ([p.ece for p in self.fit.curve], BLUE, "o", "ECE (lower is better)"),
+            ([p.auroc for p in self.fit.curve], VERMILLION, "s", "AUROC (higher is better)"),
+        )
+        for values, colour, marker, name in lines:
+            ax.plot(
+                theta, [100 * v for v in values], color=colour, marker=marker, markersize=2.6,
+                linewidth=1.2, label=name,
+            )  # fmt: skip
+        chosen = f"chosen theta: {self.fit.theta:g} bits"
+        ax.axvline(self.fit.theta, color=DARK, linewidth=0.9, linestyle=DASHED, label=chosen)
+        ax.set_xlabel("theta (bits)", fontsize=NORMAL)
+        ax.set_ylabel("ECE, AUROC (%)", fontsize=NORMAL)
+        ax.set_ylim(0, 100)
+        plain(ax, grid=True)
+
+    def figure(self) -> Figure:
+        figure = new_figure(self.title, width=COLUMN_WIDTH, height=2.9)
+        ax = figure.subplots()
+        self.plot(ax)
+        legend_below(figure, [ax], columns=2)
+        return figure
+
+    def values(self) -> dict[str, Any]:
+        return {"figure": "theta", "title": self.title, **asdict(self.fit)}
+
+
+def save_figure(
+    display: Display, stem: Path, *, formats: Sequence[str] = ("png", "svg")
+) -> tuple[Path, ...]:
+    """Write `stem`.png, `stem`.svg (or pdf) and the plotted numbers as `stem`.json."""
+    figure = display.figure()
+    # A date inside would make two runs of the same report differ.
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    make_folder(stem.parent)
+    written: list[Path] = []
+    for kind in formats:
+        out = io.BytesIO()
+        figure.savefig(out, format=kind, dpi=200, metadata=undated.get(kind, {}))
+        written.append(stem.with_name(f"{stem.name}.{kind}"))
+        write_bytes_atomically(written[-1], out.getvalue())
+    written.append(stem.with_name(f"{stem.name}.json"))
+    text = json.dumps(display.values(), indent=1, allow_nan=False)
+    write_text_atomically(written[-1], text + "\n")
+    return tuple(written)

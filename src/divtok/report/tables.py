@@ -1,0 +1,299 @@
+"""Tables as values: what stands in each cell, which way is better, and how it was made.
+
+Holds fractions at full precision; `render` turns a table into Markdown, LaTeX or CSV, and
+`terminal` prints it. Computes nothing but means over rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from divtok.errors import DataError
+from divtok.evaluate.group import EXCLUSION_REASONS
+from divtok.evaluate.protocol import Protocol
+from divtok.records import Evaluation, Interval, Scalar
+from divtok.report.labels import DEFAULT_LABELS, SUPERVISED, in_order, label
+
+Cell = float | int | str | None
+Kind = Literal["text", "integer", "percent"]
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`better` set means the column takes part in the ranking of its row."""
+
+    key: str
+    label: str
+    kind: Kind = "text"
+    better: Better | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of cells, in the order of the columns. `section` groups rows (a benchmark)."""
+
+    cells: tuple[Cell, ...]
+    section: str | None = None
+    is_mean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, typed columns, rows, and a caption that says how the figures were made."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    caption: str
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row.cells) != len(self.columns):
+                raise DataError(
+                    f"Row {number} of table '{self.title}' has {len(row.cells)} cells for "
+                    f"{len(self.columns)} columns."
+                )
+
+    def sections(self) -> bool:
+        return any(row.section is not None for row in self.rows)
+
+
+def rank_marks(table: Table, row: Row) -> tuple[int, ...]:
+    """For each cell 1 (best), 2 (second) or 0, among the row's ranked columns.
+
+    Compared as printed, to one decimal of a percent: figures that look equal share a mark. With
+    fewer than two figures there is nothing to rank.
+    """
+    shown = {
+        i: round(value * 100, 1)
+        for i, (column, value) in enumerate(zip(table.columns, row.cells, strict=True))
+        if column.better is not None and isinstance(value, (int, float))
+    }
+    if len(shown) < 2:
+        return (0,) * len(row.cells)
+    higher = any(c.better == "higher" for c in table.columns)
+    levels = sorted(set(shown.values()), reverse=higher)[:2]
+    return tuple(
+        levels.index(shown[i]) + 1 if shown.get(i) in levels else 0 for i in range(len(row.cells))
+    )
+
+
+def metric_table(
+    evaluations: Sequence[Evaluation],
+    metric: Literal["ece", "auroc"],
+    *,
+    protocol: Protocol | None = None,
+    labels: Mapping[str, str] = DEFAULT_LABELS,
+    reference: Iterable[str] = SUPERVISED,
+) -> Table:
+    """The paper's layout: generators within benchmarks, one column an estimator, and a mean row.
+
+    Estimators in `reference` are shown but not ranked.
+    """
+    protocol = protocol or Protocol()
+    better: Better = "lower" if metric == "ece" else "higher"
+    variants = _variants(evaluations)
+    names = [
+        (e, v)
+        for e in in_order((v[0] for v in variants.values()), labels)
+        for v in _variants_of(e, variants)
+    ]
+    unranked = set(reference)
+    columns = (
+        Column("generator", "Generator"),
+        Column("accuracy", "Acc", "percent"),
+        *(
+            Column(
+                key=_variant_name(e, v),
+                label=_variant_name(label(e, labels), v),
+                kind="percent",
+                better=None if e in unranked else better,
+            )
+            for e, v in names
+        ),
+    )
+    groups = _groups(evaluations)
+    rows: list[Row] = []
+    for (benchmark, generator), members in groups.items():
+        figures = {variants[id(e)]: getattr(e, metric) for e in members}
+        cells = tuple(figures.get(name) for name in names)
+        rows.append(Row((generator, _accuracy(members), *cells), section=benchmark))
+    caption = _metric_caption(metric, better, protocol, bool(unranked & {e for e, _ in names}))
+    if len(rows) > 1:
+        mean, partial = _mean_row(columns, rows)
+        rows.append(mean)
+        if partial:
+            caption += " Mean over fewer rows: " + ", ".join(partial) + "."
+    title = "ECE" if metric == "ece" else "AUROC"
+    return Table(f"{title} (%, {better} is better)", columns, tuple(rows), caption)
+
+
+def long_table(evaluations: Sequence[Evaluation], *, protocol: Protocol | None = None) -> Table:
+    """One row for each evaluation with every figure, sd, interval and count."""
+    protocol = protocol or Protocol()
+    percent = (
+        "accuracy",
+        "ece",
+        "ece_sd",
+        "auroc",
+        "auroc_sd",
+        "natural_ece",
+        "natural_ece_low",
+        "natural_ece_high",
+        "natural_auroc",
+        "natural_auroc_low",
+        "natural_auroc_high",
+        "brier",
+        "aurc",
+    )
+    rows = [_long_row(e) for e in evaluations]
+    text = ("benchmark", "generator", "estimator", "params", "reason")
+    keys = _LONG_KEYS
+    columns = tuple(
+        Column(k, k, "text" if k in text else "percent" if k in percent else "integer")
+        for k in keys
+    )
+    caption = (
+        f"ece, auroc and their sd: {protocol.describe()}; sd over draws. natural_*, brier and aurc:"
+        f" every scored response; low and high bound a 95 % bootstrap interval by problem"
+        f" ({protocol.resamples} resamples, seed {protocol.seed})."
+    )
+    return Table(
+        "All figures", columns, tuple(Row(tuple(r[k] for k in keys)) for r in rows), caption
+    )
+
+
+_LONG_KEYS = (
+    "benchmark", "generator", "estimator", "params", "n", "accuracy", "n_scored", "n_balanced",
+    "ece", "ece_sd", "auroc", "auroc_sd",
+    "natural_ece", "natural_ece_low", "natural_ece_high",
+    "natural_auroc", "natural_auroc_low", "natural_auroc_high",
+    "brier", "aurc", "excluded", *(f"excluded_{r}" for r in EXCLUSION_REASONS), "clipped", "reason",
+)  # fmt: skip
+
+
+def _long_row(e: Evaluation) -> dict[str, Cell]:
+    ece_low, ece_high = _ends(e.natural_ece_interval)
+    auroc_low, auroc_high = _ends(e.natural_auroc_interval)
+    return {
+        "benchmark": e.benchmark,
+        "generator": e.generator,
+        "estimator": e.estimator,
+        "params": json.dumps(dict(e.params), sort_keys=True) if e.params else None,
+        "n": e.n,
+        "accuracy": e.accuracy,
+        "n_scored": e.n_scored,
+        "n_balanced": e.n_balanced,
+        "ece": e.ece,
+        "ece_sd": e.ece_sd,
+        "auroc": e.auroc,
+        "auroc_sd": e.auroc_sd,
+        "natural_ece": e.natural_ece,
+        "natural_ece_low": ece_low,
+        "natural_ece_high": ece_high,
+        "natural_auroc": e.natural_auroc,
+        "natural_auroc_low": auroc_low,
+        "natural_auroc_high": auroc_high,
+        "brier": e.brier,
+        "aurc": e.aurc,
+        "excluded": e.excluded,
+        **{f"excluded_{r}": e.excluded_by.get(r) for r in EXCLUSION_REASONS},
+        "clipped": e.clipped,
+        "reason": e.reason,
+    }
+
+
+def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
+Variant = tuple[str, str]  # estimator, and the parameters that tell it from its namesakes
+
+
+def _groups(evaluations: Sequence[Evaluation]) -> dict[tuple[str, str], list[Evaluation]]:
+    """By benchmark, then generator, both in order of first appearance."""
+    benchmarks = list(dict.fromkeys(e.benchmark for e in evaluations))
+    keys = sorted(
+        dict.fromkeys((e.benchmark, e.generator) for e in evaluations),
+        key=lambda k: benchmarks.index(k[0]),
+    )
+    return {k: [e for e in evaluations if (e.benchmark, e.generator) == k] for k in keys}
+
+
+def _variants(evaluations: Sequence[Evaluation]) -> dict[int, Variant]:
+    """The column of each evaluation, by id.
+
+    Parameters may differ between generators (each family has its theta) and still share a column.
+    Only where one generator has an estimator twice do its parameters become part of the name.
+    """
+    seen: set[tuple[str, str, str]] = set()
+    twice: set[str] = set()
+    for e in evaluations:
+        cell = (e.benchmark, e.generator, e.estimator)
+        if cell in seen:
+            twice.add(e.estimator)
+        seen.add(cell)
+    found = {
+        id(e): (e.estimator, _params(e.params) if e.estimator in twice else "") for e in evaluations
+    }
+    cells = [(e.benchmark, e.generator, *found[id(e)]) for e in evaluations]
+    repeated = {c for c in cells if cells.count(c) > 1}
+    if repeated:
+        benchmark, generator, estimator, params = min(repeated)
+        raise DataError(
+            f"Estimator '{estimator}' {params} was evaluated twice for {generator} on {benchmark}.",
+            next_step="Give each evaluation once.",
+        )
+    return found
+
+
+def _variants_of(estimator: str, variants: Mapping[int, Variant]) -> list[str]:
+    return sorted({params for name, params in variants.values() if name == estimator})
+
+
+def _variant_name(name: str, params: str) -> str:
+    return f"{name} ({params})" if params else name
+
+
+def _params(params: Mapping[str, Scalar]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in sorted(params.items()))
+
+
+def _accuracy(members: Sequence[Evaluation]) -> float:
+    figures = {e.accuracy for e in members}
+    if len(figures) > 1:
+        first = members[0]
+        raise DataError(
+            f"The evaluations of {first.generator} on {first.benchmark} disagree on accuracy.",
+            next_step="Evaluate all estimators on the same responses.",
+        )
+    return members[0].accuracy
+
+
+def _mean_row(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, list[str]]:
+    """The mean of each column over the rows that have a figure, and which columns lack some."""
+    cells: list[Cell] = ["Mean"]
+    partial: list[str] = []
+    for i, column in enumerate(columns[1:], start=1):
+        figures = [r.cells[i] for r in rows]
+        there = [f for f in figures if isinstance(f, (int, float))]
+        cells.append(sum(there) / len(there) if there else None)
+        if there and len(there) < len(rows):
+            partial.append(f"{column.label} {len(there)} of {len(rows)}")
+    return Row(tuple(cells), section=None, is_mean=True), partial
+
+
+def _metric_caption(metric: str, better: Better, protocol: Protocol, reference: bool) -> str:
+    about = "Expected calibration error" if metric == "ece" else "Area under the ROC curve"
+    ranked = " (estimators trained with labels are not ranked)" if reference else ""
+    made = protocol.describe(with_bins=metric == "ece")
+    return (
+        f"{about} in percent, {better} is better; {made}; mean over draws. "
+        "Acc counts every sampled response; the other figures leave out responses without an "
+        "answer, cut off, undecided or unscored. "
+        f"Best of a row in bold, second marked{ranked}. A dash: not defined."
+    )

@@ -1,0 +1,181 @@
+"""Write a report folder: tables, figures with their numbers, and a page that says what to look at.
+
+Takes evaluations and scored groups, already computed or read; opens no run and loads no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from divtok.errors import NothingScoredError
+from divtok.evaluate.curves import count_curve, reliability_of
+from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
+from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.group import ScoredGroup
+from divtok.evaluate.protocol import Protocol
+from divtok.records import Evaluation
+from divtok.report.figures import (
+    CountDisplay,
+    Display,
+    ReliabilityDisplay,
+    ThetaDisplay,
+    save_figure,
+)
+from divtok.report.labels import DEFAULT_LABELS, in_order
+from divtok.report.render import to_csv, to_latex, to_markdown
+from divtok.report.summary import readme
+from divtok.report.tables import Column, Row, Table, long_table, metric_table
+from divtok.report.text import slug
+from divtok.store.atomic import make_folder, write_text_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, relative to `folder`, the page to start with first."""
+
+    folder: Path
+    files: tuple[Path, ...]
+
+
+def write_report(
+    folder: Path,
+    *,
+    evaluations: Sequence[Evaluation],
+    groups: Sequence[ScoredGroup] = (),
+    theta_fits: Mapping[str, ThetaFit] | None = None,
+    protocol: Protocol | None = None,
+    labels: Mapping[str, str] = DEFAULT_LABELS,
+    title: str = "Report",
+    formats: Sequence[str] = ("png", "svg"),
+) -> Report:
+    """Write tables/, figures/ and README.md under `folder`; each file appears whole or not at all.
+
+    `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
+    accuracy by count and the comparison at equal length; `theta_fits` maps a name, such as a
+    generator's, to its fit. README.md is written last, so that it never points at missing files.
+    """
+    if not evaluations:
+        raise NothingScoredError(
+            "There is no evaluation to report.", next_step="Run the evaluate stage first."
+        )
+    protocol = protocol or Protocol()
+    equal_length = {(g.benchmark, g.generator): count_in_group(g) for g in groups}
+    compared = {k: v for k, v in equal_length.items() if v is not None}
+    tables = {
+        "ece": metric_table(evaluations, "ece", protocol=protocol, labels=labels),
+        "auroc": metric_table(evaluations, "auroc", protocol=protocol, labels=labels),
+    }
+    if compared:
+        tables["equal-length"] = equal_length_table(compared)
+    texts = _table_texts(tables)
+    texts["all.csv"] = to_csv(long_table(evaluations, protocol=protocol))
+    make_folder(folder / "tables")
+    written: list[Path] = []
+    for name, text in texts.items():
+        written.append(folder / "tables" / name)
+        write_text_atomically(written[-1], text)
+    figures: list[tuple[str, str]] = []
+    for stem, caption, display in _displays(groups, theta_fits or {}, protocol, labels):
+        written += save_figure(display, folder / "figures" / stem, formats=formats)
+        figures.append((stem, caption))
+    page = readme(
+        title=title,
+        evaluations=evaluations,
+        tables=tables,
+        equal_length=compared,
+        figures=figures,
+        theta_fits=theta_fits or {},
+        protocol=protocol,
+        labels=labels,
+        formats=formats,
+    )
+    first = folder / "README.md"
+    write_text_atomically(first, page)
+    return Report(folder, tuple(p.relative_to(folder) for p in (first, *written)))
+
+
+def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> Table:
+    """What the count adds at equal length, one row for each benchmark and generator."""
+    columns = (
+        Column("generator", "Generator"),
+        Column("n", "Responses", "integer"),
+        Column("length_auroc", "Length", "percent"),
+        Column("count_auroc", "Count", "percent"),
+        Column("length_within", "Length, equal length", "percent"),
+        Column("count_within", "Count, equal length", "percent"),
+        Column("usable_bins", "Usable bins", "integer"),
+        Column("reason", "Reason"),
+    )
+    rows = tuple(
+        Row(
+            (
+                generator,
+                c.n,
+                c.length,
+                c.count,
+                c.length_within,
+                c.count_within,
+                c.usable_bins,
+                c.reason,
+            ),
+            section=benchmark,
+        )
+        for (benchmark, generator), c in found.items()
+    )
+    caption = (
+        "AUROC in percent at natural prevalence. 'Equal length' compares only responses of the "
+        "same length quintile, weighted by the pairs of correct and incorrect responses in it; "
+        "50 means nothing is added there. Usable bins hold both kinds."
+    )
+    return Table("What the count adds at equal length", columns, rows, caption)
+
+
+def _table_texts(tables: Mapping[str, Table]) -> dict[str, str]:
+    """File name to content, each table in each format."""
+    renderers: dict[str, Callable[[Table], str]] = {
+        "md": to_markdown,
+        "tex": to_latex,
+        "csv": to_csv,
+    }
+    return {
+        f"{name}.{suffix}": render(table)
+        for name, table in tables.items()
+        for suffix, render in renderers.items()
+    }
+
+
+def _displays(
+    groups: Sequence[ScoredGroup],
+    theta_fits: Mapping[str, ThetaFit],
+    protocol: Protocol,
+    labels: Mapping[str, str],
+) -> list[tuple[str, str, Display]]:
+    """File stem, caption and figure, with stems that differ even where names look alike."""
+    found: list[tuple[str, str, Display]] = []
+    taken: set[str] = set()
+
+    def add(kind: str, name: str, caption: str, display: Display) -> None:
+        stem = base = f"{kind}-{slug(name)}"
+        number = 2
+        while stem.casefold() in taken:
+            stem, number = f"{base}-{number}", number + 1
+        taken.add(stem.casefold())
+        found.append((stem, caption, display))
+
+    for group in groups:
+        name = f"{group.generator} on {group.benchmark}"
+        order = in_order((c.estimator for c in group.columns), labels)
+        columns = sorted(group.columns, key=lambda c: order.index(c.estimator))
+        curves = [reliability_of(group, c, protocol) for c in columns if not c.ranking_only]
+        if curves:
+            display = ReliabilityDisplay.of(name, curves, labels)
+            add("reliability", name, f"reliability of each estimator, {name}", display)
+        points = count_curve(group)
+        if any(p.n for p in points):
+            by_count = CountDisplay(name, (("accuracy", points),))
+            add("count", name, f"accuracy by number of divergent tokens, {name}", by_count)
+    for name, fit in theta_fits.items():
+        add("theta", name, f"ECE and AUROC against theta, {name}", ThetaDisplay(name, fit))
+    return found

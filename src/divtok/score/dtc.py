@@ -1,0 +1,38 @@
+"""Divergent Token Confidence: the paper's two estimators, and the count behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.records import Trace
+from divtok.score.likelihood import mean_prob
+from divtok.score.registry import estimator
+
+
+def divergent_count(trace: Trace, *, theta: float) -> int:
+    """m: how many reasoning tokens have a divergence strictly above theta."""
+    return int(np.count_nonzero(trace.jsd_bits[trace.reasoning()] > np.float32(theta)))
+
+
+def linear_confidence(
+    count: npt.ArrayLike, *, n: float, a: float, b: float
+) -> npt.NDArray[np.float64]:
+    """From a at a count of 0 in a straight line down to b at n, and b from there on."""
+    counts = np.asarray(count, dtype=np.float64)
+    line: npt.NDArray[Any] = a - (a - b) / n * counts
+    return np.where(counts < n, line, b)
+
+
+@estimator("dtc_lin", needs=("jsd_bits",))
+def dtc_lin(trace: Trace, *, theta: float, n: int = 10, a: float = 0.95, b: float = 0.05) -> float:
+    """Count-linear confidence: a - (a - b) m / n, and b once m reaches n."""
+    return float(linear_confidence(divergent_count(trace, theta=theta), n=n, a=a, b=b))
+
+
+@estimator("dtc_prod", needs=("jsd_bits", "logprob_p"))
+def dtc_prod(trace: Trace, *, theta: float, k: int = 4) -> float:
+    """Product confidence: the mean token probability to the power m + k."""
+    return mean_prob(trace) ** (divergent_count(trace, theta=theta) + k)

@@ -1,0 +1,26 @@
+"""Full-sequence confidences of the generator alone. They run over all response tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from divtok.records import Trace
+from divtok.score.registry import estimator
+
+
+@estimator("nsl", needs=("logprob_p",))
+def nsl(trace: Trace) -> float:
+    """Length-normalised sequence likelihood: exp of the mean log-probability."""
+    return float(np.exp(np.mean(trace.logprob_p, dtype=np.float64)))
+
+
+@estimator("mean_prob", needs=("logprob_p",))
+def mean_prob(trace: Trace) -> float:
+    """Mean probability of the response tokens (C_mean in the paper)."""
+    return float(np.mean(np.exp(trace.logprob_p.astype(np.float64))))
+
+
+@estimator("entropy", needs=("entropy_p",), bounded=False)
+def entropy(trace: Trace) -> float:
+    """One minus the mean next-token entropy in nats; negative where that exceeds 1."""
+    return 1.0 - float(np.mean(trace.entropy_p, dtype=np.float64))

@@ -1,0 +1,112 @@
+"""Estimators by name, their parameters, and the one place where a confidence is checked.
+
+An estimator is a pure function `f(trace, *, parameters) -> float`, registered with a decorator.
+What it needs of a trace is declared, so that a run can refuse it before any model is loaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from divtok.errors import DivtokError, UsageError, did_you_mean
+from divtok.records import PER_TOKEN_FIELDS, Confidence, Scalar, Trace
+from divtok.registry import Registry
+
+EstimatorFunction = Callable[..., float]
+
+# Legal ranges of the parameters that estimators share: lowest, highest.
+PARAMETER_RANGES: dict[str, tuple[float, float]] = {
+    "theta": (0.0, 1.0),
+    "n": (1, math.inf),
+    "k": (0, math.inf),
+    "a": (0.0, 1.0),
+    "b": (0.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """A registered estimator. `bounded` ones must return a value in [0, 1]."""
+
+    name: str
+    function: EstimatorFunction
+    needs: tuple[str, ...]
+    parameters: Mapping[str, Scalar | None]  # default values; None where one must be given
+    bounded: bool
+    ranking_only: bool
+    summary: str
+
+
+ESTIMATORS: Registry[Estimator] = Registry("estimator", entry_point_group="divtok.estimators")
+
+
+def estimator(
+    name: str, *, needs: tuple[str, ...], bounded: bool = True, ranking_only: bool = False
+) -> Callable[[EstimatorFunction], EstimatorFunction]:
+    """Register a function as an estimator. Ranking-only values have an order but no scale."""
+    unknown = [need for need in needs if need not in PER_TOKEN_FIELDS]
+    if unknown:
+        raise UsageError(
+            f"The estimator '{name}' needs '{unknown[0]}', which no trace has.",
+            next_step=did_you_mean(unknown[0], PER_TOKEN_FIELDS),
+        )
+
+    def register(function: EstimatorFunction) -> EstimatorFunction:
+        parameters = {
+            p.name: None if p.default is inspect.Parameter.empty else p.default
+            for p in inspect.signature(function).parameters.values()
+            if p.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        summary = (inspect.getdoc(function) or "").split("\n", 1)[0]
+        ESTIMATORS.add(
+            name,
+            Estimator(
+                name, function, needs, parameters, bounded and not ranking_only, ranking_only, summary
+            ),
+        )
+        return function
+
+    return register
+
+
+def bind_parameters(spec: Estimator, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The estimator's full parameters: what was given for it, and its defaults for the rest."""
+    bound: dict[str, Scalar] = {}
+    for name, default in spec.parameters.items():
+        value = given.get(name, default)
+        if value is None:
+            raise UsageError(
+                f"The estimator '{spec.name}' needs a value for '{name}'.",
+                next_step=f"Give it as score.{name}=VALUE, or use a family that brings one.",
+            )
+        check_parameter(name, value)
+        bound[name] = value
+    return bound
+
+
+def check_parameter(name: str, value: Scalar) -> None:
+    """Refuse a number that is not finite, or outside the parameter's range."""
+    if isinstance(value, bool | str) or name not in PARAMETER_RANGES:
+        return
+    low, high = PARAMETER_RANGES[name]
+    if not math.isfinite(value) or not low <= value <= high:
+        bounds = f"between {low:g} and {high:g}" if math.isfinite(high) else f"at least {low:g}"
+        raise UsageError(f"{name} must be {bounds}, not {value}.", next_step="Correct its value.")
+
+
+def score_trace(spec: Estimator, trace: Trace, parameters: Mapping[str, Scalar]) -> Confidence:
+    """One confidence for one trace; a trace without numbers gives None and the trace's reason."""
+    if trace.status != "ok":
+        reason = f"{trace.status}: {trace.reason}"
+        return Confidence(trace.key, spec.name, parameters, None, reason)
+    value = float(spec.function(trace, **parameters))
+    if not math.isfinite(value) or (spec.bounded and not 0.0 <= value <= 1.0):
+        raise DivtokError(
+            f"The estimator '{spec.name}' returned {value} for trajectory {trace.key}, "
+            "which is not a confidence in [0, 1].",
+            next_step="Correct the estimator, or register it with bounded=False.",
+        )
+    return Confidence(trace.key, spec.name, parameters, value)

@@ -1,0 +1,7 @@
+"""The run folder: Parquet tables, a manifest and a lock, safe against crashes and second writers.
+
+`run` is the entrance, `table` one folder of shards, `schema` what a row looks like, `lock` and
+`atomic` how a file gets onto the disk. It knows records and errors only: no stage, no model.
+
+Nothing is imported here, so that `divtok.store.atomic` can be used without loading pyarrow.
+"""

@@ -1,0 +1,201 @@
+"""Single columns: the Arrow type, the unit, and the way of one field to Arrow and back.
+
+Knows values, not tables. Every conversion is exact both ways, or raises.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from divtok.records import Interval, Sampling, Verdict
+
+# pyarrow ships no type information; these names say what is meant where the checker sees Any.
+ArrowType: TypeAlias = Any
+ArrowField: TypeAlias = Any
+ArrowColumn: TypeAlias = Any
+ArrowSchema: TypeAlias = Any
+ArrowTable: TypeAlias = Any
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _plain(array: ArrowColumn) -> list[Any]:
+    return array.to_pylist()
+
+
+def _pack(values: list[Any], kind: ArrowType) -> ArrowColumn:
+    return pa.array(values, type=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `encode` takes a single field, `pack` and `decode` a whole column.
+
+    `repetitive` is False for values that hardly ever repeat: looking for repetitions in them
+    makes writing several times slower and the file larger.
+    """
+
+    name: str
+    type: ArrowType
+    nullable: bool = False
+    unit: str | None = None
+    encode: Callable[[Any], Any] = _same
+    decode: Callable[[ArrowColumn], list[Any]] = _plain
+    pack: Callable[[list[Any], ArrowType], ArrowColumn] = _pack
+    repetitive: bool = True
+
+    def field(self) -> ArrowField:
+        metadata = None if self.unit is None else {"unit": self.unit}
+        return pa.field(self.name, self.type, nullable=self.nullable, metadata=metadata)
+
+    def array(self, values: Sequence[Any]) -> ArrowColumn:
+        array = self.pack([self.encode(value) for value in values], self.type)
+        if array.null_count and not self.nullable:
+            raise ValueError("a value is missing")
+        return array
+
+
+def _list_of(element: ArrowType) -> ArrowType:
+    return pa.list_(pa.field("element", element, nullable=False))
+
+
+def _list_slices(array: ArrowColumn) -> list[np.ndarray[Any, Any]]:
+    """The rows of a list column as numpy views: a Python float per token would be far too slow."""
+    rows: list[np.ndarray[Any, Any]] = []
+    for chunk in array.chunks:
+        values = chunk.values.to_numpy(zero_copy_only=True)
+        offsets = chunk.offsets.to_numpy()
+        rows.extend(values[a:b] for a, b in itertools.pairwise(offsets))
+    return rows
+
+
+def _encode_floats(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if value.dtype != np.float32 or value.ndim != 1:
+        raise TypeError(f"expected float32 of shape [T], got {value.dtype} {value.shape}")
+    return value
+
+
+def _pack_floats(values: list[Any], kind: ArrowType) -> ArrowColumn:
+    """A list column from arrays of shape [T], without a Python object per token."""
+    offsets = np.cumsum([0, *(len(value) for value in values)], dtype=np.int64)
+    joined = np.concatenate([np.empty(0, np.float32), *values])
+    # A cast that checks: beyond int32 it raises instead of wrapping round.
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), pa.array(joined), type=kind)
+
+
+def _decode_ids(array: ArrowColumn) -> list[tuple[int, ...]]:
+    return [tuple(row.tolist()) for row in _list_slices(array)]
+
+
+def _encode_json(value: Mapping[str, object]) -> str:
+    text = json.dumps(dict(value), sort_keys=True, allow_nan=False)
+    if json.loads(text) != dict(value):
+        raise ValueError("a mapping of names to plain values is needed")
+    return text
+
+
+def _decode_json(array: ArrowColumn) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in array.to_pylist()]
+
+
+def _encode_struct(value: Sampling | Interval | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
+
+
+def _decode_sampling(array: ArrowColumn) -> list[Sampling]:
+    return [Sampling(**row) for row in array.to_pylist()]
+
+
+def _decode_interval(array: ArrowColumn) -> list[Interval | None]:
+    return [None if row is None else Interval(**row) for row in array.to_pylist()]
+
+
+def _encode_verdict(value: Verdict) -> str:
+    return Verdict(value).value
+
+
+def _decode_verdict(array: ArrowColumn) -> list[Verdict]:
+    return [Verdict(text) for text in array.to_pylist()]
+
+
+def text(name: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.string(), nullable)
+
+
+def whole(name: str, *, nullable: bool = False, unit: str | None = None) -> Column:
+    return Column(name, pa.int64(), nullable, unit)
+
+
+def number(name: str, *, nullable: bool = False, unit: str | None = None) -> Column:
+    return Column(name, pa.float64(), nullable, unit)
+
+
+def flag(name: str) -> Column:
+    return Column(name, pa.bool_())
+
+
+def choice(name: str, allowed: tuple[str, ...]) -> Column:
+    def checked(value: str) -> str:
+        if value not in allowed:
+            raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
+        return value
+
+    def decode(array: ArrowColumn) -> list[str]:
+        return [checked(text) for text in array.to_pylist()]
+
+    return Column(name, pa.string(), encode=checked, decode=decode)
+
+
+def ids(name: str) -> Column:
+    return Column(name, _list_of(pa.int32()), decode=_decode_ids)
+
+
+def per_token(name: str) -> Column:
+    unit = "bits" if name.endswith("_bits") else "nats"
+    return Column(
+        name,
+        _list_of(pa.float32()),
+        unit=unit,
+        encode=_encode_floats,
+        decode=_list_slices,
+        pack=_pack_floats,
+        repetitive=False,
+    )
+
+
+def mapping(name: str) -> Column:
+    return Column(name, pa.string(), encode=_encode_json, decode=_decode_json)
+
+
+def fraction(name: str, *, nullable: bool = True) -> Column:
+    return number(name, nullable=nullable, unit="fraction")
+
+
+def interval(name: str) -> Column:
+    ends = [pa.field(end, pa.float64(), nullable=False) for end in ("low", "high")]
+    return Column(name, pa.struct(ends), True, "fraction", _encode_struct, _decode_interval)
+
+
+def sampling(name: str) -> Column:
+    fields = [
+        pa.field("temperature", pa.float64(), nullable=False),
+        pa.field("top_p", pa.float64(), nullable=False),
+        pa.field("top_k", pa.int64()),
+        pa.field("presence_penalty", pa.float64(), nullable=False),
+        pa.field("max_length", pa.int64(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+    ]
+    return Column(name, pa.struct(fields), encode=_encode_struct, decode=_decode_sampling)
+
+
+def verdict(name: str) -> Column:
+    return Column(name, pa.string(), encode=_encode_verdict, decode=_decode_verdict)

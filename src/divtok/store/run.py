@@ -1,0 +1,270 @@
+"""A run: one folder with everything that was made, and the rules for opening and writing it.
+
+Knows the names of the files and tables, who may write, and whether the rows there were made with
+the configuration at hand. It does not know what is in the configuration or how rows come about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from divtok.errors import StoreError, UsageError, did_you_mean
+from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory
+from divtok.store import atomic, schema
+from divtok.store.lock import WriterLock
+from divtok.store.table import Table
+
+CONFIG_FILE = "run.yaml"
+MANIFEST_FILE = "manifest.json"
+LOCK_FILE = ".lock"
+REPORT_FOLDER = "report"
+MAX_NAME_BYTES = 200
+
+
+class Run:
+    """An existing run folder. Made by `Run.create_or_open` or `Run.open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = WriterLock(path / LOCK_FILE)
+        check = self._require_lock
+        self.problems: Table[Problem] = Table(path / "problems", schema.PROBLEMS, check)
+        self.trajectories: Table[Trajectory] = Table(
+            path / "trajectories", schema.TRAJECTORIES, check
+        )
+        self.grades: Table[Grade] = Table(path / "grades", schema.GRADES, check)
+        self.traces: Table[Trace] = Table(path / "traces", schema.TRACES, check)
+        self.confidences: Table[Confidence] = Table(path / "confidences", schema.CONFIDENCES, check)
+        self.evaluations: Table[Evaluation] = Table(path / "evaluations", schema.EVALUATIONS, check)
+
+    @classmethod
+    def create_or_open(cls, path: Path) -> Run:
+        """The run at `path`, made if the folder is missing or empty."""
+        atomic.make_folder(path)
+        if is_run(path):
+            return cls(path)
+        try:
+            occupied = any(path.iterdir())
+            if not occupied:
+                (path / LOCK_FILE).touch()  # marks the folder as a run from now on
+        except OSError as error:
+            raise atomic.write_failure(path, error) from error
+        if occupied:
+            raise StoreError(
+                f"{path} has files in it, but it is not a run folder.",
+                next_step="Give an empty or a new folder.",
+            )
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """The run at `path`, which must be there. Writes nothing, so a read-only disk will do."""
+        if is_run(path):
+            return cls(path)
+        what = "is not a run folder that can be read" if path.exists() else "does not exist"
+        names = list_runs(path.parent)
+        hint = (
+            did_you_mean(path.name, names)
+            if names
+            else f"There are no runs in {path.parent} yet: make one with 'divtok run' or "
+            "'divtok demo'."
+        )
+        raise StoreError(f"The run {path} {what}.", next_step=hint)
+
+    @property
+    def tables(self) -> tuple[Table[Any], ...]:
+        """All tables, in the order in which the stages fill them."""
+        return (
+            self.problems,
+            self.trajectories,
+            self.grades,
+            self.traces,
+            self.confidences,
+            self.evaluations,
+        )
+
+    @property
+    def report(self) -> Path:
+        """The folder for reports; whoever writes there makes it."""
+        return self.path / REPORT_FOLDER
+
+    @contextlib.contextmanager
+    def lock(self) -> Generator[None]:
+        """Be the only writer. Raises at once if there is another; clears up after a dead one."""
+        self._lock.acquire()
+        try:
+            atomic.remove_orphans(self.path)
+            atomic.remove_orphans(self.report)
+            for table in self.tables:
+                table.remove_superseded()
+            yield
+        finally:
+            self._lock.release()
+
+    def write_config(self, text: str) -> None:
+        """Keep the resolved configuration, as the text of run.yaml."""
+        self._require_lock()
+        atomic.write_text_atomically(self.path / CONFIG_FILE, text)
+
+    def config_text(self) -> str | None:
+        """The text of run.yaml; None where the run has none yet."""
+        return _read_text(self.path / CONFIG_FILE)
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What the stored rows depend on; None where nothing has been stored yet."""
+        path = self.path / MANIFEST_FILE
+        text = _read_text(path)
+        if text is None:
+            return None
+        try:
+            stored = json.loads(text)
+        except ValueError as error:
+            raise _damaged_manifest(path, str(error)) from error
+        if not isinstance(stored, dict):
+            raise _damaged_manifest(path, "it is not a JSON object")
+        return stored
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        self._require_lock()
+        text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
+        atomic.write_text_atomically(self.path / MANIFEST_FILE, text + "\n")
+
+    def _require_lock(self) -> None:
+        if not self._lock.held:
+            raise StoreError(
+                f"{self.path} is not locked for writing.",
+                next_step="Write inside 'with run.lock():'.",
+            )
+
+
+def check_or_write_manifest(
+    run: Run, manifest: Mapping[str, Any], *, section: str | None = None
+) -> None:
+    """Write down what the rows depend on, or refuse to mix them with rows made otherwise.
+
+    With `section` only that top-level entry is compared or added, so that a stage which comes
+    later can add what it depends on. Needs the lock; call it before the first row is stored.
+    """
+    stored = run.manifest()
+    if stored is None and any(table.keys() for table in run.tables):
+        raise StoreError(
+            f"{run.path} holds rows but no {MANIFEST_FILE}, so what made them is not known.",
+            next_step=f"Put {MANIFEST_FILE} back, or use another run name.",
+        )
+    given = json.loads(json.dumps(manifest, allow_nan=False))
+    if section is not None:
+        given = {**(stored or {}), section: given}
+    if stored is None or (section is not None and section not in stored):
+        run.write_manifest(given)
+        return
+    differences = _differences(stored, given)
+    if differences:
+        raise StoreError(
+            f"The rows in {run.path} were made with another configuration "
+            f"(stored -> given): {'; '.join(differences)}.",
+            next_step="Use another run name, or the configuration that matches.",
+        )
+
+
+def run_path(name: str, root: Path | str = "runs") -> Path:
+    """The folder of the run called `name`; a name can never lead out of `root`."""
+    problem = _name_problem(name)
+    if problem is None and (Path(root) / name).is_symlink():
+        problem = "its folder is a symbolic link"
+    if problem is not None:
+        raise UsageError(
+            f"{name[:80]!r} cannot be the name of a run: {problem}.",
+            next_step="Use a plain name such as 'demo-2', or give a folder with --out.",
+        )
+    return Path(root) / name
+
+
+def is_run(path: Path) -> bool:
+    # A copy made with a shell's * has no hidden files, hence not the lock file alone.
+    try:
+        return any((path / name).is_file() for name in (LOCK_FILE, MANIFEST_FILE, CONFIG_FILE))
+    except PermissionError:
+        return False
+
+
+def list_runs(root: Path) -> list[str]:
+    """The names of the runs in `root`, sorted; empty where there is no such folder."""
+    if not root.is_dir():
+        return []
+    return sorted(path.name for path in root.iterdir() if is_run(path))
+
+
+def require_space(path: Path, needed: int) -> None:
+    """Raise a `StoreError` where fewer than `needed` bytes are free on the disk of `path`."""
+    folder = path.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StoreError(
+            f"About {_gigabytes(needed)} are needed at {path}, but only {_gigabytes(free)} "
+            "are free.",
+            next_step="Free some space, or put the run on another disk with --out.",
+        )
+
+
+def _name_problem(name: str) -> str | None:
+    if not name or name != name.strip():
+        return "it is empty or begins or ends with a blank"
+    if "/" in name or "\\" in name:
+        return "it contains a path separator"
+    if name[0] in ".-":
+        return "it begins with a dot or a dash"
+    if not name.isprintable():
+        return "it contains a character that cannot be printed"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"it is longer than {MAX_NAME_BYTES} bytes"
+    return None
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"Cannot read {path}: {error}.", next_step="Put the file right, or use another run."
+        ) from error
+
+
+def _damaged_manifest(path: Path, why: str) -> StoreError:
+    return StoreError(
+        f"{path} is damaged: {why}.", next_step="Put a good copy back, or use another run name."
+    )
+
+
+def _differences(stored: object, given: object) -> list[str]:
+    """Every leaf that differs, as 'dotted.key: stored -> given'."""
+    old, new = dict(_leaves(stored)), dict(_leaves(given))
+    return [
+        f"{'.'.join(path)}: {old.get(path, '(absent)')} -> {new.get(path, '(absent)')}"
+        for path in sorted(old.keys() | new.keys())
+        if old.get(path) != new.get(path)
+    ]
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Paths and JSON texts; texts, because in Python 1, 1.0 and True are equal."""
+    if isinstance(value, dict) and value:
+        for name, child in value.items():
+            yield from _leaves(child, (*path, name))
+    elif isinstance(value, list) and value:
+        for index, child in enumerate(value):
+            yield from _leaves(child, (*path, str(index)))
+    else:
+        yield path, json.dumps(value)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.2f} GB"

@@ -1,0 +1,245 @@
+"""What a row of each table looks like: columns, units, key columns, and both conversions.
+
+Columns carry the names of the record's fields. Knows no file. The unit of a column stands in the
+Arrow field's metadata and, for readers that only see Parquet's own metadata, once more in the
+file's `divtok.units`; both are compared when a file is read, so bits are never taken for nats.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar, get_args
+
+import pyarrow as pa
+
+from divtok.errors import StoreError
+from divtok.records import (
+    PER_TOKEN_FIELDS,
+    Confidence,
+    Evaluation,
+    FinishReason,
+    Grade,
+    Problem,
+    Trace,
+    TraceStatus,
+    Trajectory,
+)
+from divtok.store.columns import (
+    ArrowColumn,
+    ArrowField,
+    ArrowSchema,
+    ArrowTable,
+    Column,
+    choice,
+    flag,
+    fraction,
+    ids,
+    interval,
+    mapping,
+    number,
+    per_token,
+    sampling,
+    text,
+    verdict,
+    whole,
+)
+
+SCHEMA_VERSION = 1
+
+R = TypeVar("R")
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layout(Generic[R]):
+    """A table's name, key columns and columns, and the way from records to Arrow and back."""
+
+    name: str
+    record: Callable[..., R]
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def schema(self) -> ArrowSchema:
+        units = {column.name: column.unit for column in self.columns if column.unit}
+        metadata = {
+            "divtok.table": self.name,
+            "divtok.schema_version": str(SCHEMA_VERSION),
+            "divtok.units": json.dumps(units, sort_keys=True),
+        }
+        return pa.schema([column.field() for column in self.columns], metadata=metadata)
+
+    @property
+    def repetitive(self) -> list[str]:
+        """The columns for which a dictionary of their values is worth while."""
+        return [column.name for column in self.columns if column.repetitive]
+
+    def key_of(self, record: R) -> Key:
+        encoders = {column.name: column.encode for column in self.columns}
+        return tuple(encoders[name](getattr(record, name)) for name in self.key)
+
+    def to_arrow(self, records: Sequence[R]) -> ArrowTable:
+        arrays = [self._column_array(column, records) for column in self.columns]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def from_arrow(self, table: ArrowTable) -> list[R]:
+        """Records in row order; a `ValueError` where a stored value is none of ours."""
+        columns = [column.decode(table.column(column.name)) for column in self.columns]
+        names = [column.name for column in self.columns]
+        return [
+            self.record(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
+        ]
+
+    def differences(self, found: ArrowSchema) -> list[str]:
+        """How a file's schema departs from this one; empty where the file can be read."""
+        stored, ours = _tags(found), _tags(self.schema)
+        if stored != ours:
+            return [
+                f"{name} is {stored.get(name, 'absent')}, expected {ours.get(name, 'absent')}"
+                for name in sorted(stored.keys() | ours.keys())
+                if stored.get(name) != ours.get(name)
+            ]
+        if found.names != self.schema.names:
+            return [f"columns are {found.names}, expected {self.schema.names}"]
+        return [
+            f"column {mine.name} is {_describe(theirs)}, expected {_describe(mine)}"
+            for theirs, mine in zip(found, self.schema, strict=True)
+            if _describe(theirs) != _describe(mine)
+        ]
+
+    def _column_array(self, column: Column, records: Sequence[R]) -> ArrowColumn:
+        values = [getattr(record, column.name) for record in records]
+        try:
+            return column.array(values)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            culprit = _first_failing(column, values)
+            raise StoreError(
+                f"A row cannot be stored in {self.name}: column {column.name}, "
+                f"row {culprit} of this batch: {error}",
+                next_step="Nothing of this batch was written; correct the row and run again.",
+            ) from error
+
+
+def _tags(schema: ArrowSchema) -> dict[str, str]:
+    metadata: Mapping[bytes, bytes] = schema.metadata or {}
+    return {
+        name.decode(): value.decode()
+        for name, value in metadata.items()
+        if name.startswith(b"divtok.")
+    }
+
+
+def _describe(field: ArrowField) -> str:
+    unit = (field.metadata or {}).get(b"unit", b"").decode()
+    optional = "optional" if field.nullable else "required"
+    return f"{optional} {field.type}" + (f" in {unit}" if unit else "")
+
+
+def _first_failing(column: Column, values: Sequence[Any]) -> int | str:
+    for index, value in enumerate(values):
+        try:
+            column.array([value])
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return index
+    return "unknown"
+
+
+PROBLEMS = Layout(
+    "problems",
+    Problem,
+    ("benchmark", "id"),
+    (text("id"), text("benchmark"), text("question"), text("answer", nullable=True)),
+)
+
+TRAJECTORIES = Layout(
+    "trajectories",
+    Trajectory,
+    ("key",),
+    (
+        text("key"),
+        text("problem_id"),
+        text("benchmark"),
+        whole("sample"),
+        text("generator"),
+        ids("prompt_ids"),
+        ids("token_ids"),
+        text("text"),
+        choice("finish_reason", get_args(FinishReason)),
+        text("protocol"),
+        sampling("sampling"),
+        flag("retokenized"),
+    ),
+)
+
+GRADES = Layout(
+    "grades",
+    Grade,
+    ("key",),
+    (
+        text("key"),
+        text("extracted", nullable=True),
+        verdict("verdict"),
+        text("reason", nullable=True),
+    ),
+)
+
+TRACES = Layout(
+    "traces",
+    Trace,
+    ("key", "p", "q"),
+    (
+        text("key"),
+        text("p"),
+        text("q"),
+        *(per_token(name) for name in PER_TOKEN_FIELDS),
+        whole("answer_start", nullable=True),
+        whole("answer_stop", nullable=True),
+        whole("turn_end"),
+        number("dropped_mass_p", unit="probability"),
+        number("dropped_mass_q", unit="probability"),
+        flag("exact"),
+        choice("status", get_args(TraceStatus)),
+        text("reason", nullable=True),
+    ),
+)
+
+CONFIDENCES = Layout(
+    "confidences",
+    Confidence,
+    ("key", "estimator"),
+    (
+        text("key"),
+        text("estimator"),
+        mapping("params"),
+        number("value", nullable=True),
+        text("reason", nullable=True),
+    ),
+)
+
+# Sweeps evaluate one estimator under many parameters, so these are part of an evaluation's key.
+EVALUATIONS = Layout(
+    "evaluations",
+    Evaluation,
+    ("benchmark", "generator", "estimator", "params"),
+    (
+        text("benchmark"),
+        text("generator"),
+        text("estimator"),
+        mapping("params"),
+        whole("n"),
+        fraction("accuracy", nullable=False),
+        whole("n_scored"),
+        whole("n_balanced"),
+        *(fraction(name) for name in ("ece", "ece_sd", "auroc", "auroc_sd")),
+        *(fraction(name) for name in ("natural_ece", "natural_auroc", "brier", "aurc")),
+        interval("natural_ece_interval"),
+        interval("natural_auroc_interval"),
+        whole("excluded"),
+        mapping("excluded_by"),
+        whole("clipped"),
+        text("reason", nullable=True),
+    ),
+)

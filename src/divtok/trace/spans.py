@@ -1,0 +1,102 @@
+"""Which tokens of a response are not reasoning: its final answer, and the end of its turn.
+
+Works on token ids and a tokenizer that can decode; what counts as the answer is decided in grade/.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+
+from divtok.errors import DataError
+from divtok.grade.extract import find_answer
+from divtok.models import Tokenizer
+
+_TAILS = (64, 1024)
+_INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a character
+
+
+def answer_tokens(
+    tokenizer: Tokenizer, token_ids: Sequence[int], text: str
+) -> tuple[int, int] | None:
+    """The tokens [start, stop) that overlap the content of the final answer, None without one.
+
+    `text` is the response as graded; it may lack the special tokens and the outer white space of
+    the decoded ids.
+    """
+    answer = find_answer(text)
+    if answer is None:
+        return None
+    ids = [int(token) for token in token_ids]
+    for skip_special in (True, False):
+        offset = _decode(tokenizer, ids, skip_special).find(text)
+        if offset >= 0:
+            start, stop = answer.start + offset, answer.stop + offset
+            return token_range(tokenizer, ids, start, stop, skip_special=skip_special)
+    # Some tokenizers normalise the text they are given; the answer then stands elsewhere.
+    answer = find_answer(_decode(tokenizer, ids, True))
+    if answer is None:
+        raise DataError(
+            "The text of a response has a final answer, but its token ids decode to none.",
+            next_step="Check that the ids and the text of each trajectory belong together.",
+        )
+    return token_range(tokenizer, ids, answer.start, answer.stop)
+
+
+def token_range(
+    tokenizer: Tokenizer,
+    token_ids: Sequence[int],
+    start: int,
+    stop: int,
+    *,
+    skip_special: bool = True,
+) -> tuple[int, int]:
+    """The tokens that overlap characters start:stop of the decoded ids.
+
+    Bisects over decoded prefixes, O(T log T): a token's own decoding says nothing sure about its
+    characters, since one character may be spread over several tokens.
+    """
+    skipped, before = _tail(tokenizer, list(token_ids), start, skip_special)
+    ids = list(token_ids)[skipped:]
+
+    def finished(count: int) -> int:
+        """Characters that the first `count` tokens complete."""
+        return len(_decode(tokenizer, ids[:count], skip_special).rstrip(_INCOMPLETE))
+
+    def begun(count: int) -> int:
+        """The same, and one more where the next character is half written."""
+        prefix = _decode(tokenizer, ids[:count], skip_special)
+        whole = prefix.rstrip(_INCOMPLETE)
+        return len(whole) + (len(whole) < len(prefix))
+
+    counts = range(len(ids) + 1)
+    first = bisect_right(counts, start - before, key=begun) - 1
+    return skipped + first, skipped + bisect_left(counts, stop - before, key=finished)
+
+
+def _tail(tokenizer: Tokenizer, ids: list[int], start: int, skip_special: bool) -> tuple[int, int]:
+    """Tokens and characters to skip: the rest decodes on its own and still holds `start`.
+
+    An answer mostly stands near the end, and a short rest is quick to bisect.
+    """
+    decoded = _decode(tokenizer, ids, skip_special)
+    for size in _TAILS:
+        skipped = len(ids) - size
+        if skipped > 0:
+            head = _decode(tokenizer, ids[:skipped], skip_special)
+            rest = _decode(tokenizer, ids[skipped:], skip_special)
+            if len(head) <= start and head + rest == decoded:
+                return skipped, len(head)
+    return 0, 0
+
+
+def turn_end(token_ids: Sequence[int], end_ids: Collection[int]) -> int:
+    """The index from which end-of-turn tokens close the turn; the length where none does."""
+    end = len(token_ids)
+    while end > 0 and token_ids[end - 1] in end_ids:
+        end -= 1
+    return end
+
+
+def _decode(tokenizer: Tokenizer, ids: list[int], skip_special: bool) -> str:
+    return tokenizer.decode(ids, skip_special, clean_up_tokenization_spaces=False)

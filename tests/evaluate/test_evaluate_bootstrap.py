@@ -1,0 +1,90 @@
+"""The weighted bootstrap against one that copies the rows it draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from divtok.evaluate import bootstrap, metrics
+from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(3)
+    problem = problem_numbers([f"p{i // 3}" for i in range(60)])
+    score = np.round(rng.random(60), 1)  # many ties
+    return score, rng.random(60) < score, problem
+
+
+def copied(rows, metric, *, resamples, seed):
+    score, correct, problem = rows
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(problem == p) for p in range(problem.max() + 1)]
+    values = []
+    for _ in range(resamples):
+        drawn = np.concatenate([members[p] for p in rng.integers(len(members), size=len(members))])
+        values.append(metric(score[drawn], correct[drawn]))
+    return np.quantile(values, [0.025, 0.975])
+
+
+def test_ece_interval_equals_resampling_with_copies(rows):
+    found = ece_interval(*rows, bins=20, resamples=200, seed=7).interval
+    expected = copied(rows, metrics.ece, resamples=200, seed=7)
+    assert found is not None
+    np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
+
+
+def test_auroc_interval_equals_resampling_with_copies(rows):
+    found = auroc_interval(*rows, resamples=200, seed=7).interval
+    expected = copied(rows, metrics.auroc, resamples=200, seed=7)
+    assert found is not None
+    np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
+
+
+def test_chunks_do_not_change_the_interval(rows, monkeypatch):
+    whole = (
+        auroc_interval(*rows, resamples=100, seed=0),
+        ece_interval(*rows, bins=10, resamples=100, seed=0),
+    )
+    monkeypatch.setattr(bootstrap, "_CELLS_AT_ONCE", 180)
+    small = (
+        auroc_interval(*rows, resamples=100, seed=0),
+        ece_interval(*rows, bins=10, resamples=100, seed=0),
+    )
+    assert small == whole
+
+
+def test_one_problem_has_no_interval():
+    score, correct = np.array([0.2, 0.8]), np.array([False, True])
+    one = np.zeros(2, dtype=np.int64)
+    for found in (
+        auroc_interval(score, correct, one, resamples=10, seed=0),
+        ece_interval(score, correct, one, bins=20, resamples=10, seed=0),
+    ):
+        assert found.interval is None
+        assert found.reason is not None
+        assert "one problem" in found.reason
+
+
+def test_too_many_one_class_resamples_give_no_auroc_interval():
+    # One wrong answer among three problems: a resample misses it with chance 8/27.
+    score, correct = np.array([0.2, 0.8, 0.9]), np.array([False, True, True])
+    found = auroc_interval(score, correct, np.arange(3), resamples=500, seed=0)
+    assert found.interval is None
+    assert found.reason is not None
+    assert "only one class" in found.reason
+
+
+def test_clustering_widens_the_interval_of_repeated_samples():
+    rng = np.random.default_rng(0)
+    score = np.repeat(rng.random(40), 8)
+    correct = np.repeat(rng.random(40) < 0.5, 8)
+    clustered = auroc_interval(
+        score, correct, np.repeat(np.arange(40), 8), resamples=500, seed=0
+    ).interval
+    single = auroc_interval(score, correct, np.arange(320), resamples=500, seed=0).interval
+    assert clustered is not None
+    assert single is not None
+    # Eight copies of each row hold no more than one: the honest interval is about sqrt(8) wider.
+    assert clustered.high - clustered.low > 2 * (single.high - single.low)

@@ -1,0 +1,132 @@
+"""Fitting theta from stored divergences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from divtok.errors import DataError, UsageError
+from divtok.evaluate.fit import PAPER_GRID, ThetaPoint, counts_by_theta, fit_theta
+from divtok.evaluate.fit import _lowest as lowest
+from divtok.evaluate.metrics import auroc, ece
+from divtok.evaluate.protocol import balanced_draws
+from divtok.records import Trace
+
+
+def trace(jsd, *, answer=None, turn_end=None, status="ok"):
+    values = np.asarray(jsd, dtype=np.float32)
+    start, stop = answer or (None, None)
+    return Trace(
+        key="k",
+        p="p",
+        q="q",
+        **dict.fromkeys(("logprob_p", "logprob_q", "entropy_p", "entropy_q"), values),
+        **dict.fromkeys(("jsd_bits", "kl_pq", "kl_qp"), values),
+        answer_start=start,
+        answer_stop=stop,
+        turn_end=len(values) if turn_end is None else turn_end,
+        dropped_mass_p=0.0,
+        dropped_mass_q=0.0,
+        status=status,
+        reason=None if status == "ok" else "a test",
+    )
+
+
+def test_grid_is_every_twentieth():
+    assert len(PAPER_GRID) == 19
+    assert PAPER_GRID[0] == 0.05
+    assert PAPER_GRID[13] == 0.7
+    assert PAPER_GRID[-1] == 0.95
+
+
+def test_counts_are_strictly_above_and_over_the_reasoning_only():
+    one = trace([0.5, 0.5001, 0.9, 0.95, 0.99], answer=(3, 4), turn_end=4)
+    assert counts_by_theta([one], [0.4, 0.5, 0.9]).tolist() == [[3, 2, 0]]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1, width=32), max_size=30), st.sampled_from(PAPER_GRID))
+def test_counts_equal_one_by_one_counting(jsd, theta):
+    one = trace(jsd)
+    expected = int((one.jsd_bits[one.reasoning()] > theta).sum())
+    assert counts_by_theta([one], [theta]).tolist() == [[expected]]
+
+
+def _separable():
+    """Wrong answers have twelve tokens at 0.6 bits, right ones twelve at 0.3."""
+    traces = [trace([0.6] * 12 if wrong else [0.3] * 12) for wrong in (False, True) * 10]
+    return traces, [True, False] * 10
+
+
+def test_fit_picks_the_middle_of_the_best_run():
+    traces, correct = _separable()
+    fit = fit_theta(traces, correct)
+    by_theta = {p.theta: p for p in fit.curve}
+    # From 0.30 to 0.55 right answers have confidence 0.95 and wrong ones 0.05.
+    for theta in (0.3, 0.4, 0.55):
+        assert by_theta[theta].ece == pytest.approx(0.05)
+        assert by_theta[theta].auroc == 1.0
+        assert by_theta[theta].mean_count == 6.0
+    assert by_theta[0.25].ece == pytest.approx(0.45)
+    assert by_theta[0.6].ece == pytest.approx(0.45)
+    assert fit.theta == 0.4
+    assert (fit.n, fit.n_balanced, fit.excluded, fit.at_edge) == (20, 10, 0, False)
+
+
+def test_curve_equals_scoring_each_response():
+    from divtok.score.dtc import dtc_lin
+
+    rng = np.random.default_rng(5)
+    traces = [trace(rng.random(40)) for _ in range(30)]
+    correct = (rng.random(30) < 0.4).tolist()
+    right = np.array(correct)
+    fit = fit_theta(traces, correct, grid=[0.7, 0.8])
+    for point in fit.curve:
+        confidence = np.array([dtc_lin(t, theta=point.theta) for t in traces])
+        draws = balanced_draws(right)
+        expected = np.mean([ece(confidence[i], right[i]) for i in draws])
+        assert point.ece == pytest.approx(expected, abs=1e-12)
+        expected = np.mean([auroc(confidence[i], right[i]) for i in draws])
+        assert point.auroc == pytest.approx(expected, abs=1e-12)
+
+
+def test_responses_without_trace_or_grade_are_counted():
+    traces, correct = _separable()
+    fit = fit_theta([*traces, trace([], status="too_long"), trace([0.1])], [*correct, True, None])
+    assert (fit.n, fit.excluded) == (20, 2)
+
+
+def test_a_choice_at_the_end_of_the_grid_is_flagged():
+    traces, correct = _separable()
+    assert fit_theta(traces, correct, grid=[0.5, 0.7]).at_edge
+
+
+@pytest.mark.parametrize(
+    ("eces", "chosen"),
+    [
+        ([0.3, 0.1, 0.2], 0.2),
+        ([0.1, 0.1, 0.1, 0.2], 0.2),
+        ([0.1, 0.1, 0.1, 0.1], 0.2),  # the lower of two middles
+        ([0.1, 0.2, 0.1, 0.1], 0.3),  # the longer run
+        ([0.1, 0.2, 0.1, 0.2], 0.1),  # the lower of two equal runs
+        ([0.1 + 1e-14, 0.1, 0.1 + 1e-14, 0.2], 0.2),  # equal up to rounding
+    ],
+)
+def test_ties(eces, chosen):
+    curve = [ThetaPoint((i + 1) / 10, e, 0.5, 1.0) for i, e in enumerate(eces)]
+    assert lowest(curve) == chosen
+
+
+def test_bad_inputs_are_refused():
+    traces, correct = _separable()
+    with pytest.raises(DataError, match="both kinds"):
+        fit_theta(traces, [True] * 20)
+    with pytest.raises(DataError, match="19 outcomes"):
+        fit_theta(traces, correct[:-1])
+    with pytest.raises(UsageError, match="dtc_linn"):
+        fit_theta(traces, correct, objective="dtc_linn")
+    for grid in ([], [0.5, 0.5], [0.5, 0.4], [float("nan")], [1.2]):
+        with pytest.raises(UsageError, match="rising"):
+            fit_theta(traces, correct, grid=grid)

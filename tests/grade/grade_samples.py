@@ -1,0 +1,46 @@
+"""Made-up trajectories and worker look-up for the tests of grade/."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from divtok.records import Sampling, Trajectory
+
+# Far more work than any test waits for, and not caught by a cap: only the time limit ends it.
+ENDLESS = r"\sum_{k=1}^{10000000000} \frac{1}{k^k}"
+
+
+def trajectory(key: str, text: str) -> Trajectory:
+    return Trajectory(
+        key=key,
+        problem_id="p",
+        benchmark="made_up",
+        sample=0,
+        generator="g",
+        prompt_ids=(),
+        token_ids=(),
+        text=text,
+        finish_reason="stop",
+        protocol="boxed",
+        sampling=Sampling(),
+    )
+
+
+def workers_of(parent: int) -> list[int]:
+    """Process ids of the living grading workers that were started by process `parent` (Linux)."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it ended while we looked
+            continue
+        if b"divtok.grade.worker_main" in arguments and str(parent).encode() in arguments:
+            found.append(int(entry.name))
+    return found
+
+
+def my_workers() -> list[int]:
+    return workers_of(os.getpid())

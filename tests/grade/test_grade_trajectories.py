@@ -1,0 +1,176 @@
+"""Streams of trajectories, and the life of the worker processes behind them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count, islice
+
+import pytest
+from grade_samples import ENDLESS, my_workers, trajectory, workers_of
+
+from divtok.errors import UsageError
+from divtok.grade import grade_trajectories
+from divtok.grade.grader import READ_AHEAD
+from divtok.grade.workers import MEMORY_BYTES, WorkerPool
+from divtok.records import Grade, Trajectory, Verdict
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def has_memory_limit(pid: int) -> bool:
+    return resource.prlimit(pid, resource.RLIMIT_AS)[0] == MEMORY_BYTES
+
+
+def test_every_trajectory_gets_its_grade_in_order() -> None:
+    pairs = [
+        (trajectory("slow", rf"\boxed{{{ENDLESS}}}"), "3"),
+        (trajectory("hard", r"\boxed{x+x}"), "2x"),
+        (trajectory("easy", r"first \boxed{1}, then \boxed{07}"), "7"),
+        (trajectory("wrong", r"\boxed{8}"), "7"),
+        (trajectory("none", "no box here"), "7"),
+        (trajectory("gold", r"\boxed{8}"), None),
+        (trajectory("huge", r"\boxed{9^{9^9}}"), "7"),
+    ]
+    assert list(grade_trajectories(pairs, workers=2, time_limit=1.0)) == [
+        Grade("slow", ENDLESS, Verdict.UNDETERMINED, "timeout after 1 s"),
+        Grade("hard", "x+x", Verdict.CORRECT),
+        Grade("easy", "07", Verdict.CORRECT),
+        Grade("wrong", "8", Verdict.INCORRECT),
+        Grade("none", None, Verdict.UNANSWERED, r"no \boxed{} found"),
+        Grade("gold", "8", Verdict.UNDETERMINED, "gold_missing"),
+        Grade(
+            "huge", "9^{9^9}", Verdict.UNDETERMINED, "answer holds a number too large to compute"
+        ),
+    ]
+
+
+def test_grading_is_lazy_and_reads_a_bounded_number_ahead() -> None:
+    taken = 0
+
+    def endless() -> Iterator[tuple[Trajectory, str]]:
+        nonlocal taken
+        for number in count():
+            taken += 1
+            yield trajectory(str(number), rf"\boxed{{x+{number}}}"), f"{number}+x"
+
+    grades = grade_trajectories(endless(), workers=1)
+    assert taken == 0
+    first = list(islice(grades, 3))
+    assert [grade.key for grade in first] == ["0", "1", "2"]
+    assert {grade.verdict for grade in first} == {Verdict.CORRECT}
+    assert taken <= READ_AHEAD + 4
+
+
+def test_thousands_of_plain_answers_need_no_worker() -> None:
+    pairs = ((trajectory(str(n), rf"so \boxed{{{n:,}}}"), str(n - n % 2)) for n in range(5000))
+    started = time.monotonic()
+    grades = list(grade_trajectories(pairs))
+    assert time.monotonic() - started < 10.0  # a round trip to a worker each would take far longer
+    assert [g.verdict for g in grades[:2]] == [Verdict.CORRECT, Verdict.INCORRECT]
+    assert sum(g.verdict is Verdict.CORRECT for g in grades) == 2500
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"time_limit": 0.0}])
+def test_wrong_options_are_refused_before_anything_is_read(options: dict[str, int]) -> None:
+    with pytest.raises(UsageError):
+        grade_trajectories([], **options)
+
+
+@linux_only
+def test_an_abandoned_iteration_leaves_no_worker() -> None:
+    before = set(my_workers())
+    pairs = [(trajectory(str(n), r"\boxed{x+x}"), "2x") for n in range(50)]
+    grades = grade_trajectories(iter(pairs), workers=2)
+    next(grades)
+    assert set(my_workers()) - before
+    grades.close()  # type: ignore[attr-defined]
+    assert set(my_workers()) <= before
+
+
+@linux_only
+def test_a_worker_that_dies_is_replaced_and_its_answer_tried_again() -> None:
+    before = set(my_workers())
+    with WorkerPool(workers=1) as pool:
+        assert pool.submit(gold="2x", answer="x+x", time_limit=20).result().verdict == "correct"
+        [worker] = set(my_workers()) - before
+        os.kill(worker, signal.SIGKILL)
+        assert pool.submit(gold="2x", answer="x+x", time_limit=20).result().verdict == "correct"
+        assert worker not in my_workers()
+
+
+@linux_only
+def test_an_answer_that_kills_two_workers_is_undetermined() -> None:
+    before = set(my_workers())
+    with WorkerPool(workers=1) as pool:
+        future = pool.submit(gold="3", answer=ENDLESS, time_limit=60)
+        killed: set[int] = set()
+        while len(killed) < 2:
+            for worker in set(my_workers()) - before - killed:
+                # Its memory limit is set last: before that it is starting, and not yet at work.
+                assert wait_for(lambda pid=worker: has_memory_limit(pid), 30)
+                time.sleep(0.3)
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
+        judgement = future.result(timeout=20)
+        assert judgement.verdict is Verdict.UNDETERMINED
+        assert judgement.reason == "the grading worker died"
+
+
+@linux_only
+def test_closing_a_pool_ends_busy_workers_at_once() -> None:
+    before = set(my_workers())
+    pool = WorkerPool(workers=2)
+    for _ in range(4):
+        pool.submit(gold="3", answer=ENDLESS, time_limit=60)
+    assert wait_for(lambda: len(set(my_workers()) - before) == 2, 10)
+    started = time.monotonic()
+    pool.close()
+    assert time.monotonic() - started < 10
+    assert set(my_workers()) <= before
+
+
+@linux_only
+@pytest.mark.parametrize("ending", ["killed", "returns"])
+def test_no_worker_outlives_its_parent(ending: str) -> None:
+    code = f"""
+import threading
+from divtok.grade import grade_answer
+grade_answer(gold="2x", answer="x+x")
+threading.Thread(
+    target=grade_answer,
+    kwargs=dict(gold="3", answer={ENDLESS!r}, time_limit=2.0),
+    daemon=True,
+).start()
+print("working", flush=True)
+if {ending == "killed"}:
+    threading.Event().wait()
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "working\n"
+        if ending == "killed":
+            assert workers_of(parent.pid)
+            time.sleep(0.3)
+            parent.kill()
+        parent.wait(timeout=30)
+    assert wait_for(lambda: not workers_of(parent.pid), 10)

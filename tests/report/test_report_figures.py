@@ -1,0 +1,153 @@
+"""Figures: what is drawn is what is kept, and nothing global changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from report_samples import HOSTILE, group, theta_fit
+
+from divtok.evaluate.curves import count_curve, reliability_curve, reliability_of
+from divtok.evaluate.protocol import Protocol
+from divtok.report.figures import (
+    CountDisplay,
+    ReliabilityDisplay,
+    ReliabilityPanel,
+    ThetaDisplay,
+    save_figure,
+)
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} in JSON")
+
+
+@pytest.fixture
+def ax():
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+def reliability(title="title"):
+    curves = [reliability_of(group(), c) for c in group().columns]
+    return ReliabilityDisplay.of(title, curves)
+
+
+def test_the_reliability_line_is_accuracy_against_mean_confidence(ax):
+    confidence = [0.1] * 4 + [0.85] * 4
+    correct = [False, False, False, True, True, True, True, False]
+    curve = reliability_curve("est", confidence, correct, Protocol(draws=1))
+    ReliabilityPanel("est", curve).plot(ax)
+    line = next(x for x in ax.lines if x.get_label().startswith("accuracy"))
+    np.testing.assert_allclose(line.get_xydata(), [[10, 25], [85, 75]])
+    heights = [bar.get_height() for bar in ax.patches]
+    assert len(heights) == 20
+    assert (heights[2], heights[17]) == (50, 50)
+    assert sum(heights) == 100
+    diagonal = next(x for x in ax.lines if x.get_label() == "perfect calibration")
+    np.testing.assert_allclose(diagonal.get_xydata(), [[0, 0], [100, 100]])
+    assert ax.get_title() == "est\nECE 12.5 %"
+
+
+def test_a_panel_without_values_says_why(ax):
+    curve = reliability_of(group(), group().columns[1])
+    ReliabilityPanel("length", curve).plot(ax)
+    assert [t.get_text() for t in ax.texts] == ["ranking only"]
+    assert not ax.lines
+
+
+def test_reliability_has_one_labelled_panel_an_estimator():
+    figure = reliability().figure()
+    titles = [a.get_title() for a in figure.axes if a.get_visible()]
+    assert [t.splitlines()[0] for t in titles] == ["DTC lin", "Length", "broken"]
+    assert figure.axes[0].get_xlabel() == "mean confidence (%)"
+    assert len(figure.legends) == 1
+    assert not any(a.get_legend() for a in figure.axes)
+
+
+def test_count_points_carry_numbers_and_intervals(ax):
+    points = count_curve(group())
+    CountDisplay("t", (("accuracy", points),)).plot(ax)
+    known = [p for p in points if p.accuracy is not None]
+    drawn = ax.lines[0].get_xydata()
+    np.testing.assert_allclose(drawn, [[p.count, 100 * p.accuracy] for p in known])
+    names = [t.get_text() for t in ax.get_xticklabels()]
+    assert names == [*map(str, range(11)), "≥11"]
+    segments = ax.collections[0].get_segments()
+    np.testing.assert_allclose(
+        [s[:, 1] for s in segments], [[100 * p.low, 100 * p.high] for p in known]
+    )
+
+
+def test_the_numbers_behind_each_count_are_shown():
+    points = count_curve(group())
+    figure = CountDisplay("t", (("accuracy", points),)).figure()
+    shown = [t.get_text() for t in figure.axes[0].texts]
+    assert shown == [str(p.n) for p in points]
+
+
+def test_the_chosen_theta_is_marked(ax):
+    ThetaDisplay("t", theta_fit()).plot(ax)
+    labels = [line.get_label() for line in ax.lines]
+    assert labels[2] == "chosen theta: 0.5 bits"
+    assert list(ax.lines[2].get_xdata()) == [0.5, 0.5]
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        reliability(),
+        CountDisplay("t", (("a", count_curve(group())), ("b", count_curve(group(30))))),
+        ThetaDisplay("t", theta_fit()),
+    ],
+    ids=["reliability", "count", "theta"],
+)
+def test_saved_figures_have_their_numbers_beside_them(display, tmp_path):
+    written = save_figure(display, tmp_path / "figures" / "v1.5", formats=("png", "svg", "pdf"))
+    assert [p.name for p in written] == ["v1.5.png", "v1.5.svg", "v1.5.pdf", "v1.5.json"]
+    assert sorted(p.name for p in written[0].parent.iterdir()) == sorted(p.name for p in written)
+    assert written[0].read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in written[1].read_bytes()
+    assert written[2].read_bytes().startswith(b"%PDF")
+    stored = json.loads(written[3].read_text(), parse_constant=refuse)
+    assert stored == json.loads(json.dumps(display.values(), allow_nan=False))
+    assert stored["title"] == display.title
+
+
+def test_empty_bins_are_null_in_the_numbers():
+    values = reliability().values()["panels"][0]
+    empty = [i for i, d in enumerate(values["draws"]) if d == 0]
+    assert empty
+    assert all(values["accuracy"][i] is None for i in empty)
+    assert all(values["proportion"][i] == 0.0 for i in empty)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_title_can_be_drawn(text, tmp_path):
+    written = save_figure(ThetaDisplay(text, theta_fit()), tmp_path / "f", formats=("svg",))
+    assert b"<script" not in written[0].read_bytes()
+
+
+def test_drawing_leaves_pyplot_and_settings_alone(tmp_path):
+    code = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from report_samples import theta_fit
+from divtok.report.figures import ThetaDisplay, save_figure
+import divtok.report.write
+assert "matplotlib" not in sys.modules, "imported too early"
+import matplotlib
+before = matplotlib.rcParams.copy()  # reading each key would itself choose a backend
+save_figure(ThetaDisplay("t", theta_fit()), Path(sys.argv[1]))
+assert "matplotlib.pyplot" not in sys.modules
+assert matplotlib.rcParams.copy() == before
+"""
+    here = __file__.rsplit("/", 1)[0]
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "f"), here], check=True)

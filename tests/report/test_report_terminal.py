@@ -1,0 +1,138 @@
+"""Trajectories and tables in the terminal and in a notebook."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from report_samples import HOSTILE, evaluation
+from rich.console import Console
+
+from divtok.errors import DataError
+from divtok.report.tables import metric_table
+from divtok.report.terminal import TrajectoryHeader, html_tokens, rich_table, trajectory_text
+
+
+def printed(thing, *, colour=False, width=80):
+    out = io.StringIO()
+    Console(
+        file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else None
+    ).print(thing)
+    return out.getvalue()
+
+
+def spans(text):
+    return [(text.plain[s.start : s.end], s.style) for s in text.spans]
+
+
+def test_divergent_means_strictly_above_theta_and_within_the_reasoning():
+    text = trajectory_text(
+        ["a", "b", "c", "d"], [0.5, 0.51, 0.9, 0.0], 0.5, reasoning=[True, True, False, True]
+    )
+    assert text.plain.startswith("1 divergent of 4 tokens (more than 0.5 bits)")
+    styles = dict(spans(text)[2:])
+    assert styles["b"].bold
+    assert styles["b"].underline
+    assert not styles["a"].underline
+    assert not styles["c"].underline
+
+
+def test_colour_grows_with_divergence():
+    text = trajectory_text(["low", "mid", "high", "most"], [0.01, 0.3, 0.7, 1.0], 0.5)
+    styles = dict(spans(text)[2:])
+    assert "low" not in styles or styles["low"].bgcolor is None
+    blues = [styles[t].bgcolor.get_truecolor().blue for t in ("mid", "high", "most")]
+    assert blues == sorted(blues, reverse=True)
+    assert len(set(blues)) == 3
+
+
+def test_divergences_that_round_above_one_bit_are_shown():
+    assert "x" in trajectory_text(["x"], [1 + 2e-7], 0.5).plain
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_escape_or_markup_in_a_token_acts(text):
+    header = TrajectoryHeader(*([text] * 4), confidence=0.5, estimator=text)
+    out = printed(trajectory_text([text, text], [0.0, 0.9], 0.5, header=header), width=2000)
+    assert not any(ord(c) < 32 and c != "\n" for c in out)
+    assert "\u202e" not in out
+    if text.startswith("[bold]"):
+        assert text in out
+
+
+def test_newlines_break_lines_and_divergent_ones_show():
+    text = trajectory_text(["a\n", "\n", "b"], [0.0, 0.9, 0.0], 0.5)
+    assert text.plain.endswith("\n\na\n↵\nb")
+
+
+def test_long_lines_wrap():
+    out = printed(trajectory_text(["word "] * 100, [0.0] * 100, 0.5), width=40)
+    assert max(len(line) for line in out.splitlines()) <= 40
+
+
+def test_header_lines():
+    header = TrajectoryHeader("1+1?", "2", None, "correct", 0.86, "dtc_lin")
+    lines = trajectory_text(["2"], [0.1], 0.5, header=header).plain.splitlines()
+    assert [line.split(None, 1) for line in lines[:5]] == [
+        ["question", "1+1?"],
+        ["answer", "2"],
+        ["gold", "—"],
+        ["verdict", "correct"],
+        ["confidence", "0.860 (dtc_lin)"],
+    ]
+
+
+@pytest.mark.parametrize("show", [trajectory_text, html_tokens])
+def test_tokens_and_divergences_must_match(show):
+    with pytest.raises(DataError, match="2 tokens"):
+        show(["a", "b"], [0.1], 0.5)
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.content = set(), set(), ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.content += data
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_html_is_inert_and_shows_the_text(text):
+    page = html_tokens([text, "x"], np.array([0.9, 0.1]), 0.5)
+    found = Parsed(page)
+    assert found.tags == {"div", "p", "span"}
+    assert found.attributes == {"style", "title"}
+    if text.isascii() and text.isprintable():
+        assert text in found.content
+    page.encode("utf-8")
+
+
+def test_html_marks_divergent_tokens():
+    page = html_tokens(["a", "b"], [0.2, 0.8], 0.5)
+    assert "1 divergent of 2 tokens" in page
+    assert page.count("text-decoration:underline") == 1
+    assert 'title="0.800 bits">b</span>' in page
+
+
+def test_rich_table_shows_marks_sections_and_hostile_names():
+    found = [
+        evaluation("a", ece=0.1, generator="[red]g[/red]\x1b[0m"),
+        evaluation("b", ece=0.2, generator="[red]g[/red]\x1b[0m"),
+    ]
+    table = rich_table(metric_table(found, "ece"))
+    plain = printed(table, width=120)
+    assert "[red]g[/red]␛[0m" in plain
+    assert "\x1b" not in plain
+    assert "paper protocol" in plain
+    coloured = printed(table, colour=True, width=120)
+    assert "\x1b[1m10.0" in coloured
+    assert "\x1b[4m20.0" in coloured
