@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,17 +76,13 @@ def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
         with ProcessPoolExecutor() as pool:
             blocks = list(pool.map(encode, range(count // BLOCK)))
         columns = {name: _concatenate([block[name] for block in blocks]) for name in COLUMNS}
-        np.savez(
-            cache,
-            **{f"{name}_flat": ragged.flat for name, ragged in columns.items()},
-            **{f"{name}_offsets": ragged.offsets for name, ragged in columns.items()},
-        )
+        arrays: dict[str, Any] = {}
+        for name, ragged in columns.items():
+            arrays |= {f"{name}_flat": ragged.flat, f"{name}_offsets": ragged.offsets}
+        np.savez(cache, **arrays)
     stored = np.load(cache)
     return Examples(
-        **{
-            name: Ragged(stored[f"{name}_flat"], stored[f"{name}_offsets"])
-            for name in COLUMNS
-        }
+        **{name: Ragged(stored[f"{name}_flat"], stored[f"{name}_offsets"]) for name in COLUMNS}
     )
 
 

@@ -28,7 +28,10 @@ def train_tokenizer(corpus: Iterable[str], folder: Path) -> Any:
 
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
     raw.decoder = decoders.ByteLevel()
     raw.train_from_iterator(

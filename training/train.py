@@ -148,7 +148,10 @@ def train_stage(
         if step % 100 == 0 or step >= steps - 50:
             recent.append(loss.item())
         if step % 100 == 0:
-            print(f"{stage} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s", flush=True)
+            print(
+                f"{stage} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
     return float(np.mean(recent[-50:]))
 
 
@@ -166,7 +169,8 @@ def train_size(name: str, work: Path, *, device: str) -> None:
         folder = work / "models" / f"{name}-{stage}"
         if (folder / "training.json").exists():  # an earlier, interrupted call got this far
             facts = json.loads((folder / "training.json").read_text())
-            model = Qwen2ForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device).train()
+            stored: Any = Qwen2ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            model = stored.to(device).train()
             continue
         facts["loss"][stage] = train_stage(
             model, examples, tokenizer, stage=stage, steps=steps, size=size

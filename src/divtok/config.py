@@ -9,25 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.errors import ConfigError, did_you_mean
-from divtok.families import Family, Generator, get_family
+from divtok.families import FAMILIES, Family, Generator, get_family
 from divtok.records import Sampling, Scalar
 
 MAX_CONFIG_BYTES = 1_000_000
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Names = Annotated[list[str], Field(min_length=1)]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_values(cls, value: Any) -> Any:
+        """YAML reads `yes` and `on` as true, which would then pass for the number 1."""
+        if isinstance(value, bool):
+            raise PydanticCustomError("truth_value", "input should not be true or false")
+        return value
 
 
 class SamplingSection(Section):
@@ -62,12 +78,22 @@ class TraceSection(Section):
 
 
 class ScoreSection(Section):
-    estimators: list[str] | None = None  # left out: all of them
+    estimators: Names | None = None  # left out: all of them
     theta: Fraction | None = None  # left out: the family's
     n: Positive = 10
     a: Fraction = 0.95
     b: Fraction = 0.05
     k: Annotated[int, Field(ge=0)] = 4
+
+    @model_validator(mode="after")
+    def _never_rising(self) -> Self:
+        if self.b > self.a:
+            raise PydanticCustomError(
+                "rising",
+                "b ({b}) is above a ({a}), so more divergence would mean more confidence",
+                {"a": self.a, "b": self.b},
+            )
+        return self
 
 
 class EvaluateSection(Section):
@@ -79,11 +105,12 @@ class EvaluateSection(Section):
 
 class RunConfig(Section):
     family: str = "tiny"
-    generators: list[str] | None = None  # left out: all of the family's
-    benchmarks: list[str] | None = None  # left out: the family's
+    generators: Names | None = None  # left out: all of the family's
+    benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
     protocol: Literal["cot"] = "cot"
     limit: Positive | None = None  # problems per benchmark
+    subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
     seed: Annotated[int, Field(ge=0)] = 0
     revisions: dict[str, str] = Field(default_factory=dict)  # model -> hub revision
@@ -93,6 +120,14 @@ class RunConfig(Section):
     trace: TraceSection = TraceSection()
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
+
+    @field_validator("family")
+    @classmethod
+    def _known_family(cls, name: str) -> str:
+        if name not in FAMILIES:
+            hint = did_you_mean(name, FAMILIES)
+            raise PydanticCustomError("unknown_family", "unknown family. {hint}", {"hint": hint})
+        return name
 
     @property
     def preset(self) -> Family:
@@ -144,17 +179,10 @@ def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
 
 def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
     try:
-        config = RunConfig.model_validate(tree)
+        return RunConfig.model_validate(tree)
     except ValidationError as error:
-        problems = "; ".join(_describe(item) for item in error.errors())
+        problems = " ".join(_describe(item) for item in error.errors())
         raise ConfigError(f"Config error in {source}: {problems}") from error
-    if config.score.b > config.score.a:
-        raise ConfigError(
-            f"Config error in {source}: score.b ({config.score.b}) is above score.a "
-            f"({config.score.a}), so more divergence would mean more confidence."
-        )
-    get_family(config.family)  # an unknown family is named before anything starts
-    return config
 
 
 def to_yaml(config: RunConfig) -> str:
@@ -167,7 +195,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"The config file {path} cannot be read ({error.strerror}).", next_step="Check the path."
+            f"The config file {path} cannot be read ({error.strerror}).",
+            next_step="Check the path.",
         ) from error
     if len(text) > MAX_CONFIG_BYTES:
         raise ConfigError(f"The config file {path} is over {MAX_CONFIG_BYTES} bytes.")
@@ -185,28 +214,45 @@ def _parse_yaml(text: str | bytes, source: str) -> Any:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, yaml.AliasToken):
                 raise ConfigError(f"YAML aliases are not allowed in {source}.")
+        _check_keys(yaml.compose(text, Loader=yaml.SafeLoader), source)
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # Beside its own errors, PyYAML lets through those of a date or number that is none.
         cause = " ".join(str(error).split())
         raise ConfigError(f"Not valid YAML in {source}: {cause}.") from error
 
 
+def _check_keys(node: yaml.Node | None, source: str) -> None:
+    """Refuse a key that stands twice: YAML would drop the first in silence."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            line = key.start_mark.line + 1
+            raise ConfigError(f"The key '{key.value}' stands twice in {source}, line {line}.")
+        seen.add(str(key.value))
+        _check_keys(value, source)
+
+
 def _apply_override(tree: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
-    if not equals or not key:
+    if not equals or not all(key.split(".")):
         raise ConfigError(
             f"'{override}' is not an override.", next_step="Write dotted.key=value, as in seed=1."
         )
     *parents, leaf = key.split(".")
-    if parents and parents[0] in ("benchmark_files", "revisions"):
-        # Below these stand names, which may contain dots themselves.
+    named = bool(parents) and parents[0] in ("benchmark_files", "revisions")
+    if named:
+        # Below these stand names, which may contain dots themselves, and their text as it is: a
+        # path may hold a '#', and a revision may be all digits.
         parents, leaf = [parents[0]], key.removeprefix(parents[0] + ".")
     node = tree
     for parent in parents:
         node = node.setdefault(parent, {})
         if not isinstance(node, dict):
             raise ConfigError(f"'{override}': '{parent}' is a value, not a section.")
-    node[leaf] = _parse_yaml(value, f"'{override}'")
+    node[leaf] = value if named else _parse_yaml(value, f"'{override}'")
 
 
 def _describe(item: ErrorDetails) -> str:
@@ -219,7 +265,7 @@ def _describe(item: ErrorDetails) -> str:
     shown = repr(item["input"])
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     message = item["msg"][0].lower() + item["msg"][1:]
-    return f"{key} = {shown}: {message}."
+    return f"{key} = {shown}: {message}" + ("" if message[-1] in ".?" else ".")
 
 
 def _section_at(path: Sequence[str]) -> type[BaseModel]:

@@ -62,17 +62,30 @@ def get_family(name: str) -> Family:
     return FAMILIES[name]
 
 
+def theta_for(p: str, q: str) -> float:
+    """The theta of the family that pairs these two models, white-box families first."""
+    for family in FAMILIES.values():
+        if family.auxiliary == q and any(
+            family.pair_for(generator.model) == (p, q) for generator in family.generators
+        ):
+            return family.theta
+    raise UsageError(
+        f"No family pairs '{p}' with '{q}', so there is no theta for them.",
+        next_step="Give theta=..., best one fitted on problems with known answers.",
+    )
+
+
 def resolve_model(ref: str) -> str:
     """The folder of a packaged model ("divtok/NAME"); any other ref as it is."""
     if not ref.startswith(PACKAGED_OWNER) or Path(ref).exists():
         return ref
-    folder = _PACKAGED_MODELS / ref.removeprefix(PACKAGED_OWNER)
-    if not (folder / "config.json").is_file():
-        packaged = [
-            PACKAGED_OWNER + path.parent.name for path in _PACKAGED_MODELS.glob("*/config.json")
-        ]
-        raise ModelError(f"There is no packaged model '{ref}'.", next_step=did_you_mean(ref, packaged))
-    return str(folder)
+    configs = _PACKAGED_MODELS.glob("*/config.json")
+    packaged = {PACKAGED_OWNER + config.parent.name: str(config.parent) for config in configs}
+    if ref not in packaged:
+        raise ModelError(
+            f"There is no packaged model '{ref}'.", next_step=did_you_mean(ref, packaged)
+        )
+    return packaged[ref]
 
 
 _PAPER_WHITE_BOX = Sampling(temperature=0.6, top_p=0.95, max_length=8192)
@@ -89,11 +102,9 @@ def _contest(model: str, sampling: Sampling, samples: int) -> Generator:
     return Generator(model, sampling, dict.fromkeys(_CONTESTS, samples) | {"math-train": 1})
 
 
-_QWEN3_2507 = Sampling(
-    temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.0, max_length=16384
-)
+_QWEN3_2507 = Sampling(temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.0, max_length=16384)
 _DEEPSEEK = Sampling(temperature=1.0, top_p=0.95, max_length=16384)
-_TINY = Sampling(temperature=0.6, top_p=0.95, max_length=640)
+_TINY = Sampling(temperature=1.0, top_p=1.0, max_length=640)
 _ARITHMETIC = ("arith-easy", "arith-medium", "arith-hard", "arith-contest")
 
 
@@ -112,7 +123,7 @@ FAMILIES: dict[str, Family] = {
                 _tiny("divtok/tiny-0.9m", base="divtok/tiny-0.9m-base"),
                 _tiny("divtok/tiny-1.6m"),
             ),
-            auxiliary="divtok/tiny-0.2m",
+            auxiliary="divtok/tiny-0.3m",
             theta=0.3,
             fit_benchmark="arith-fit",
             prm=None,

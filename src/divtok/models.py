@@ -6,6 +6,7 @@ for by name. Knows nothing of what a model is then used for.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import textwrap
@@ -121,7 +122,7 @@ def load_model(
         )
     tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trust_remote_code)
     number = _pick_dtype(dtype, where, config)
-    with _reading(ref, place, "The model"):
+    with _reading(ref, place, "The model"), _quiet():
         model, report = _auto_class(config).from_pretrained(
             place,
             config=config,
@@ -134,6 +135,24 @@ def load_model(
         _check_complete(ref, report)
         model = model.to(where).eval().requires_grad_(False)
     return LoadedModel(ref, revision, model, tokenizer, where, number)
+
+
+def model_digest(ref: str, *, revision: str | None = None) -> str:
+    """A short fingerprint of a model for telling on resume that it changed; loads no weights.
+
+    A folder is known by its small files' content and its weights' sizes, a hub model by its name
+    and revision.
+    """
+    place = Path(_place(ref))
+    if not place.is_dir():
+        return f"{ref}@{revision or 'main'}"
+    digest = hashlib.sha256()
+    for path in sorted(place.iterdir()):
+        if path.suffix in (".json", ".jinja"):
+            digest.update(path.name.encode() + path.read_bytes())
+        elif path.suffix == ".safetensors":
+            digest.update(f"{path.name}:{path.stat().st_size}".encode())
+    return digest.hexdigest()[:16]
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
@@ -222,6 +241,20 @@ def _place(ref: str) -> str:
             next_step="Check the path; it must hold config.json and safetensors weights.",
         )
     return ref
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Without transformers' own progress bar: the stages report theirs."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

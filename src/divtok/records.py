@@ -65,6 +65,11 @@ class Sampling:
     max_length: int = 8192
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        # 1 and 1.0 are one temperature, so they must give one trajectory key.
+        for name in ("temperature", "top_p", "presence_penalty"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:

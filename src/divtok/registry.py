@@ -58,7 +58,8 @@ class Registry(Generic[T]):
             try:
                 point.load()
             except (ImportError, AttributeError) as error:
+                self._plugins_loaded = False  # so that the next look-up does not miss it in silence
                 raise DivtokError(
                     f"The plug-in '{point.name}' ({point.value}) cannot be imported: {error}.",
-                    next_step=f"Repair or uninstall it; it is announced in the group {self._group}.",
+                    next_step=f"Repair or uninstall it; its entry-point group is {self._group}.",
                 ) from error

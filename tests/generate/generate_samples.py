@@ -1,4 +1,4 @@
-"""A small random chat model: saved like any other, quick to sample from, sure to stop now and then."""
+"""A small random chat model, saved like any other, quick to sample from, which does stop."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ def save_chat_model(folder: Path) -> None:
 
 def jobs(sampling: Sampling, count: int = len(QUESTIONS)) -> list[Job]:
     return [
-        Job(Problem(f"p{i}", "bench", QUESTIONS[i % len(QUESTIONS)], "1"), i, "gen", "cot", sampling)
+        Job(
+            Problem(f"p{i}", "bench", QUESTIONS[i % len(QUESTIONS)], "1"), i, "gen", "cot", sampling
+        )
         for i in range(count)
     ]

@@ -136,7 +136,7 @@ def test_the_checkpoints_own_generation_preset_is_left_aside(loaded: Any) -> Non
         repetition_penalty=1.5,
         no_repeat_ngram_size=1,
         min_new_tokens=60,
-        suppress_tokens=[token for token in range(3, 60)],
+        suppress_tokens=list(range(3, 60)),
     )
     loaded.model.generation_config = preset
     assert generate_batch(loaded, jobs(SAMPLED)) == plain

@@ -43,14 +43,15 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
     """One trajectory for each job, in order. All jobs of a batch share their sampling."""
     sampling = jobs[0].sampling
     if any(job.sampling != sampling for job in jobs):
-        raise UsageError("All jobs of a batch must share one sampling.", next_step="Split the batch.")
+        raise UsageError(
+            "All jobs of a batch must share one sampling.", next_step="Split the batch."
+        )
     tokenizer = loaded.tokenizer
     prompts = [prompt_ids(tokenizer, job.problem.question, protocol=job.protocol) for job in jobs]
     longest = max(len(prompt) for prompt in prompts)
     if longest >= sampling.max_length:
         raise UsageError(
-            f"A prompt of {longest} tokens leaves no room within max_length "
-            f"{sampling.max_length}.",
+            f"A prompt of {longest} tokens leaves no room within max_length {sampling.max_length}.",
             next_step="Raise sampling.max_length, or leave that problem out.",
         )
     written = _decode(loaded, jobs, prompts, longest)

@@ -30,7 +30,8 @@ NAMES = (
 )  # fmt: skip
 ITEMS = (
     "apples", "beads", "books", "bricks", "buttons", "cards", "coins", "corks", "eggs", "marbles",
-    "nails", "nuts", "pearls", "pebbles", "pencils", "plums", "seeds", "shells", "stamps", "tickets",
+    "nails", "nuts", "pearls", "pebbles", "pencils", "plums", "seeds", "shells", "stamps",
+    "tickets",
 )  # fmt: skip
 
 _START = (

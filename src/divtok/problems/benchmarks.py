@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError, MissingExtraError
 from divtok.problems.arithmetic import DIFFICULTIES, Difficulty, Split, arithmetic_problems
-from divtok.problems.jsonl import read_problems
+from divtok.problems.jsonl import problem_from_row, read_problems
 from divtok.records import Problem
 from divtok.registry import Registry
 
@@ -45,7 +46,11 @@ class EmbeddedSource:
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A dataset on the Hugging Face hub."""
+    """A dataset on the Hugging Face hub.
+
+    Without a network the hub's own client retries for about 25 seconds before it gives up;
+    HF_HUB_OFFLINE=1 in the environment makes it use its cache or fail at once.
+    """
 
     dataset: str
     split: str
@@ -57,10 +62,14 @@ class HubSource:
         if importlib.util.find_spec("datasets") is None:
             raise MissingExtraError("datasets", "hub", purpose=f"Fetching '{benchmark}'")
         from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+
+        # Whichever HTTP client the hub library uses; its errors are not all OSErrors.
+        from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
         try:
             rows: Any = load_dataset(self.dataset, split=self.split, revision=self.revision)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
             cause = " ".join(str(error).split())[:120] or type(error).__name__
             raise DataError(
                 f"Benchmark '{benchmark}' cannot be fetched from the hub dataset "
@@ -68,15 +77,13 @@ class HubSource:
                 next_step="Give a local JSONL file with id, problem and answer instead: "
                 f"benchmark_files.{benchmark}=PATH",
             ) from error
-        return [
-            Problem(
-                id=f"{benchmark}-{index:04d}",
-                benchmark=benchmark,
-                question=str(row[self.question_field]),
-                answer=None if row[self.answer_field] is None else str(row[self.answer_field]),
-            )
-            for index, row in enumerate(rows)
-        ]
+        return [self._problem(row, benchmark, index) for index, row in enumerate(rows)]
+
+    def _problem(self, row: Mapping[str, Any], benchmark: str, index: int) -> Problem:
+        fields = {"id": f"{benchmark}-{index:04d}", "problem": row.get(self.question_field)}
+        if self.answer_field in row:
+            fields["answer"] = row[self.answer_field]
+        return problem_from_row(fields, benchmark, f"{self.dataset}, row {index}")
 
     def describe(self) -> str:
         return f"hub: {self.dataset}"
@@ -97,15 +104,24 @@ def add_benchmark(name: str, summary: str, source: EmbeddedSource | HubSource) -
 
 
 def load_benchmark(
-    name: str, *, file: Path | None = None, limit: int | None = None
+    name: str,
+    *,
+    file: Path | None = None,
+    limit: int | None = None,
+    subset_seed: int | None = None,
 ) -> list[Problem]:
-    """The problems of a benchmark, from `file` where given; the first `limit` of them."""
+    """The problems of a benchmark, from `file` where given.
+
+    `limit` keeps the first so many of them; with `subset_seed`, a seeded random choice instead.
+    """
     if file is not None:
         problems = read_problems(file, benchmark=name)
     else:
         problems = BENCHMARKS.get(name).source.load(name)
     if not problems:
         raise DataError(f"Benchmark '{name}' is empty.", next_step="Check its file or dataset.")
+    if limit is not None and subset_seed is not None and limit < len(problems):
+        return random.Random(subset_seed).sample(problems, limit)
     return problems[:limit]
 
 

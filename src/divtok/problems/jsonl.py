@@ -23,7 +23,7 @@ def read_problems(path: Path, *, benchmark: str) -> list[Problem]:
     lines: dict[str, int] = {}
     for number, row in _rows(path):
         where = f"{path}, line {number}"
-        problem = _problem(row, benchmark, where)
+        problem = problem_from_row(row, benchmark, where)
         if problem.id in problems:
             raise DataError(
                 f"{where}: the id '{problem.id}' already stands at line {lines[problem.id]}.",
@@ -31,6 +31,10 @@ def read_problems(path: Path, *, benchmark: str) -> list[Problem]:
             )
         problems[problem.id] = problem
         lines[problem.id] = number
+    if not problems:
+        raise DataError(
+            f"The file {path} holds no problem.", next_step="Write one JSON object a line."
+        )
     return list(problems.values())
 
 
@@ -54,12 +58,19 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 f"{where}: not valid JSON ({error.msg}, column {error.colno}).",
                 next_step="Write one JSON object a line.",
             ) from error
+        except (ValueError, RecursionError) as error:
+            # Python's own limits: thousands of digits in a number, or of brackets.
+            raise DataError(
+                f"{where}: JSON that cannot be read ({error}).",
+                next_step="Write long numbers as text, and nest nothing.",
+            ) from error
         if not isinstance(row, dict):
             raise DataError(f"{where}: not a JSON object.", next_step="Write one object a line.")
         yield number, row
 
 
-def _problem(row: dict[str, Any], benchmark: str, where: str) -> Problem:
+def problem_from_row(row: dict[str, Any], benchmark: str, where: str) -> Problem:
+    """A checked problem; `where` names the row in errors."""
     question = next((row[name] for name in _QUESTION_FIELDS if name in row), None)
     identity = row.get("id")
     for name, value in (("id", identity), ("problem", question)):
@@ -81,9 +92,10 @@ def _gold(value: Any, where: str) -> str | None:
     """The gold answer as text; None where it is absent, so that it is graded `gold_missing`."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, bool | list | dict):
+    infinite = isinstance(value, float) and math.isinf(value)
+    if infinite or isinstance(value, bool) or not isinstance(value, str | int | float):
         raise DataError(
-            f"{where}: 'answer' is neither text nor a number.", next_step="Write it as text."
+            f"{where}: 'answer' is neither text nor a finite number.", next_step="Write it as text."
         )
     text = str(value)
     _check_text(text, "answer", where)

@@ -1,7 +1,7 @@
 """What a model is asked: the system prompt and the messages of each protocol.
 
 It knows words only. Turning messages into token ids is done with each tokenizer's own chat template
-in `divtok.models`.
+in `divtok.problems.encode`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ PROTOCOLS = ("cot",)
 def messages_for(question: str, *, protocol: str = "cot") -> list[Message]:
     """The chat messages that ask one question under one protocol."""
     if protocol not in PROTOCOLS:
-        raise UsageError(f"Unknown protocol '{protocol}'.", next_step=did_you_mean(protocol, PROTOCOLS))
+        raise UsageError(
+            f"Unknown protocol '{protocol}'.", next_step=did_you_mean(protocol, PROTOCOLS)
+        )
     return [
         {"role": "system", "content": SYSTEM_PROMPT},
         {"role": "user", "content": question},
@@ -27,7 +29,7 @@ def messages_for(question: str, *, protocol: str = "cot") -> list[Message]:
 
 
 def fold_system_into_user(messages: list[Message]) -> list[Message]:
-    """For templates without a system role (Gemma 1 and 2): put it in front of the first user turn."""
+    """For templates without a system role, as Gemma 1 and 2: in front of the first user turn."""
     if not messages or messages[0]["role"] != "system":
         return messages
     system, first, *rest = messages

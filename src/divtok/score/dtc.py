@@ -12,9 +12,18 @@ from divtok.score.likelihood import mean_prob
 from divtok.score.registry import estimator
 
 
+def divergent_tokens(trace: Trace, *, theta: float) -> npt.NDArray[np.bool_]:
+    """[T] mask of the reasoning tokens with a divergence strictly above theta.
+
+    Compared in float32, the type divergences are stored in, so that a token at theta itself is
+    never divergent.
+    """
+    return trace.reasoning() & (trace.jsd_bits > np.float32(theta))
+
+
 def divergent_count(trace: Trace, *, theta: float) -> int:
-    """m: how many reasoning tokens have a divergence strictly above theta."""
-    return int(np.count_nonzero(trace.jsd_bits[trace.reasoning()] > np.float32(theta)))
+    """m: how many tokens are divergent."""
+    return int(np.count_nonzero(divergent_tokens(trace, theta=theta)))
 
 
 def linear_confidence(

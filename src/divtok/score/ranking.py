@@ -16,7 +16,7 @@ from divtok.score.registry import estimator
 @estimator("count", needs=("jsd_bits",), ranking_only=True)
 def count(trace: Trace, *, theta: float) -> float:
     """Minus the number of divergent tokens, m."""
-    return -float(divergent_count(trace, theta=theta))
+    return float(-divergent_count(trace, theta=theta))
 
 
 @estimator("ratio", needs=("jsd_bits",), ranking_only=True)

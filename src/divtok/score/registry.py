@@ -64,7 +64,13 @@ def estimator(
         ESTIMATORS.add(
             name,
             Estimator(
-                name, function, needs, parameters, bounded and not ranking_only, ranking_only, summary
+                name,
+                function,
+                needs,
+                parameters,
+                bounded and not ranking_only,
+                ranking_only,
+                summary,
             ),
         )
         return function
@@ -88,11 +94,14 @@ def bind_parameters(spec: Estimator, given: Mapping[str, Scalar]) -> dict[str, S
 
 
 def check_parameter(name: str, value: Scalar) -> None:
-    """Refuse a number that is not finite, or outside the parameter's range."""
-    if isinstance(value, bool | str) or name not in PARAMETER_RANGES:
+    """Refuse a number that is not finite, and a shared parameter outside its range."""
+    number = None if isinstance(value, bool | str) else value
+    if name not in PARAMETER_RANGES:
+        if number is not None and not math.isfinite(number):
+            raise UsageError(f"{name} must be finite, not {value}.", next_step="Correct its value.")
         return
     low, high = PARAMETER_RANGES[name]
-    if not math.isfinite(value) or not low <= value <= high:
+    if number is None or not math.isfinite(number) or not low <= number <= high:
         bounds = f"between {low:g} and {high:g}" if math.isfinite(high) else f"at least {low:g}"
         raise UsageError(f"{name} must be {bounds}, not {value}.", next_step="Correct its value.")
 

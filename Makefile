@@ -1,0 +1,40 @@
+# `make demo` and `make test` set everything up themselves; they need Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test check faults fit clean
+
+demo: $(VENV)/.demo
+	$(BIN)/divtok demo
+
+test: $(VENV)/.test check
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+# Longer checks: interrupts and kills at many points.
+faults: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow -n auto
+
+fit: $(VENV)/.demo
+	$(BIN)/divtok fit tiny
+
+clean:
+	rm -rf $(VENV) runs
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divtok needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable '.[models]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.demo
+	$(PIP) --editable '.[models,hub,dev]'
+	touch $@

@@ -1,0 +1,85 @@
+"""divtok: how far to trust a language model's reasoning, from the tokens two models disagree on.
+
+    import divtok
+
+    pair = divtok.load_pair("tiny")
+    result = divtok.confidence("Tom has ...", "First, ...", pair=pair)
+    result.value, result.count, result.tokens
+
+Names are imported when they are first used, so `import divtok` costs nothing and loads no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from divtok.api import Result, Token, confidence, load_pair
+    from divtok.errors import DivtokError
+    from divtok.grade import extract_answer, grade_answer
+    from divtok.records import (
+        Confidence,
+        Evaluation,
+        Grade,
+        Problem,
+        Sampling,
+        Trace,
+        Trajectory,
+        Verdict,
+    )
+    from divtok.score import estimator
+    from divtok.trace.divergence import jsd_bits
+    from divtok.trace.pair import Pair
+
+_HOME = {
+    "Confidence": "divtok.records",
+    "DivtokError": "divtok.errors",
+    "Evaluation": "divtok.records",
+    "Grade": "divtok.records",
+    "Pair": "divtok.trace.pair",
+    "Problem": "divtok.records",
+    "Result": "divtok.api",
+    "Sampling": "divtok.records",
+    "Token": "divtok.api",
+    "Trace": "divtok.records",
+    "Trajectory": "divtok.records",
+    "Verdict": "divtok.records",
+    "confidence": "divtok.api",
+    "estimator": "divtok.score",
+    "extract_answer": "divtok.grade",
+    "grade_answer": "divtok.grade",
+    "jsd_bits": "divtok.trace.divergence",
+    "load_pair": "divtok.api",
+}
+
+__all__ = [
+    "Confidence",
+    "DivtokError",
+    "Evaluation",
+    "Grade",
+    "Pair",
+    "Problem",
+    "Result",
+    "Sampling",
+    "Token",
+    "Trace",
+    "Trajectory",
+    "Verdict",
+    "confidence",
+    "estimator",
+    "extract_answer",
+    "grade_answer",
+    "jsd_bits",
+    "load_pair",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'divtok' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,138 @@
+"""The short way for one answer: a question and a response in, a confidence with its tokens out.
+
+The same functions as the pipeline's, without a run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from divtok.errors import NothingScoredError, UsageError
+from divtok.families import FAMILIES, theta_for
+from divtok.models import DType
+from divtok.problems.encode import prompt_ids, response_ids
+from divtok.records import Scalar, Trace
+from divtok.score import ESTIMATORS, bind_parameters, score_trace
+from divtok.score.dtc import divergent_count, divergent_tokens
+from divtok.trace.pair import Pair
+from divtok.trace.pair import load_pair as load_models
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of the response: its text, its divergence, and whether it counts as divergent."""
+
+    text: str
+    jsd_bits: float
+    divergent: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """The confidence in one response. In a notebook it shows the tokens coloured by divergence."""
+
+    value: float
+    count: int
+    tokens: tuple[Token, ...]
+    estimator: str
+    params: Mapping[str, Scalar]
+    theta: float
+    trace: Trace
+
+    def _repr_html_(self) -> str:
+        from divtok.report.terminal import html_tokens
+
+        view = html_tokens(
+            [token.text for token in self.tokens],
+            self.trace.jsd_bits,
+            self.theta,
+            reasoning=self.trace.reasoning(),
+        )
+        return f"<p>{self.estimator}: <b>{self.value:.3f}</b></p>{view}"
+
+
+def load_pair(
+    p: str,
+    q: str | None = None,
+    *,
+    p_revision: str | None = None,
+    q_revision: str | None = None,
+    dtype: DType = "auto",
+    device: str | torch.device | None = None,
+) -> Pair:
+    """Two models to read with: `load_pair("tiny")`, or `load_pair(model, smaller_model)`.
+
+    A family's name stands for its reader (or else its smallest generator) and its auxiliary.
+    """
+    if q is None:
+        if p not in FAMILIES:
+            raise UsageError(
+                f"'{p}' alone is no pair.",
+                next_step=f"Give two models, or a family: {', '.join(FAMILIES)}.",
+            )
+        p, q = FAMILIES[p].pair_for(FAMILIES[p].generators[0].model)
+    return load_models(
+        p,
+        q,
+        p_revision=p_revision,
+        q_revision=q_revision,
+        dtype=dtype,
+        p_device=device,
+        q_device=device,
+    )
+
+
+def confidence(
+    question: str,
+    response: str,
+    *,
+    pair: Pair,
+    theta: float | None = None,
+    estimator: str = "dtc_lin",
+    **parameters: Scalar,
+) -> Result:
+    """How far to trust `response` as an answer to `question`.
+
+    `theta` is by default that of the family in which p is a generator and q the auxiliary. The
+    response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
+    """
+    theta = theta_for(pair.p.name, pair.q.name) if theta is None else theta
+    spec = ESTIMATORS.get(estimator)
+    unknown = [name for name in parameters if name not in spec.parameters]
+    if unknown:
+        raise UsageError(
+            f"The estimator '{estimator}' has no parameter '{unknown[0]}'.",
+            next_step=f"It takes: {', '.join(spec.parameters) or 'none'}.",
+        )
+    bound = bind_parameters(spec, {"theta": theta, **parameters})
+    tokenizer = pair.p.tokenizer
+    ids = response_ids(tokenizer, response)
+    trace = pair.trace_ids(prompt_ids=prompt_ids(tokenizer, question), token_ids=ids, text=response)
+    scored = score_trace(spec, trace, bound)
+    if scored.value is None:
+        raise NothingScoredError(
+            f"The response cannot be scored ({scored.reason}).",
+            next_step="Check that it is not empty and fits the models' context.",
+        )
+    return Result(
+        value=scored.value,
+        count=divergent_count(trace, theta=theta),
+        tokens=_tokens(pair, ids, trace, theta),
+        estimator=estimator,
+        params=bound,
+        theta=theta,
+        trace=trace,
+    )
+
+
+def _tokens(pair: Pair, ids: tuple[int, ...], trace: Trace, theta: float) -> tuple[Token, ...]:
+    divergent = divergent_tokens(trace, theta=theta)
+    return tuple(
+        Token(text=pair.p.tokenizer.decode([token]), jsd_bits=float(bits), divergent=bool(counts))
+        for token, bits, counts in zip(ids, trace.jsd_bits, divergent, strict=True)
+    )

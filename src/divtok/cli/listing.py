@@ -1,0 +1,65 @@
+"""The verb ls: what there is to choose from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from divtok.cli.options import JsonOption
+
+
+class Kind(StrEnum):
+    ESTIMATORS = "estimators"
+    FAMILIES = "families"
+    BENCHMARKS = "benchmarks"
+
+
+def ls(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
+) -> None:
+    """List the estimators, families or benchmarks, plug-ins included."""
+    rows = {
+        Kind.ESTIMATORS: _estimators,
+        Kind.FAMILIES: _families,
+        Kind.BENCHMARKS: _benchmarks,
+    }[kind]()
+    if as_json:
+        print(json.dumps(rows, indent=2, allow_nan=False))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['summary']}")
+
+
+def _estimators() -> list[dict[str, Any]]:
+    from divtok.score import ESTIMATORS
+
+    return [
+        {
+            "name": spec.name,
+            "summary": spec.summary,
+            "needs": list(spec.needs),
+            "parameters": dict(spec.parameters),
+            "ranking_only": spec.ranking_only,
+            "bounded": spec.bounded,
+        }
+        for spec in ESTIMATORS
+    ]
+
+
+def _families() -> list[dict[str, Any]]:
+    from divtok.families import FAMILIES
+
+    return [dataclasses.asdict(family) for family in FAMILIES.values()]
+
+
+def _benchmarks() -> list[dict[str, Any]]:
+    from divtok.problems.benchmarks import BENCHMARKS
+
+    return [
+        {"name": b.name, "summary": b.summary, "source": b.source.describe()} for b in BENCHMARKS
+    ]

@@ -1,0 +1,59 @@
+"""Arguments and options that several verbs share, and how they become a config and a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divtok.config import RunConfig, load_config
+from divtok.errors import UsageError
+from divtok.store.run import Run, is_run, run_path
+
+RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, or its folder.")]
+ConfigArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="A YAML config file and dotted overrides, as in: run.yaml limit=50 score.theta=0.4",
+        show_default=False,
+    ),
+]
+NameOption = Annotated[str | None, typer.Option("--name", help="Name of the run, under runs/.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the run, anywhere.")]
+FamilyOption = Annotated[str | None, typer.Option("--family", help="Preset of models and theta.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", help="Problems per benchmark.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of the sampling.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+RetryOption = Annotated[
+    bool, typer.Option("--retry-failed", help="Redo the rows that failed before.")
+]
+
+
+def config_from(
+    arguments: list[str] | None,
+    *,
+    family: str | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+) -> RunConfig:
+    """A file (if the first argument is one) with overrides, the named options on top."""
+    given = list(arguments or [])
+    path = None
+    if given and "=" not in given[0]:
+        path = Path(given.pop(0))
+    named = {"family": family, "limit": limit, "seed": seed}
+    overrides = given + [f"{key}={value}" for key, value in named.items() if value is not None]
+    return load_config(path, overrides)
+
+
+def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
+    if name is not None and out is not None:
+        raise UsageError("Both --name and --out were given.", next_step="Give one of them.")
+    return out if out is not None else run_path(name or default)
+
+
+def open_run(run: str) -> Run:
+    """A run by folder or by name."""
+    folder = Path(run)
+    return Run.open(folder if is_run(folder) or "/" in run else run_path(run))

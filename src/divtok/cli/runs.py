@@ -1,0 +1,241 @@
+"""Verbs that make a run and read it off, from `run` and its single stages to `fit`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from divtok.cli.options import (
+    ConfigArguments,
+    FamilyOption,
+    JsonOption,
+    LimitOption,
+    NameOption,
+    OutOption,
+    RetryOption,
+    RunArgument,
+    SeedOption,
+    config_from,
+    open_run,
+    run_folder,
+)
+from divtok.config import RunConfig
+from divtok.errors import EXIT_PARTIAL
+from divtok.evaluate.fit import ThetaFit
+from divtok.families import get_family
+from divtok.progress import say
+from divtok.records import Evaluation
+from divtok.store.run import Run
+
+
+def run(
+    arguments: ConfigArguments = None,
+    name: NameOption = None,
+    out: OutOption = None,
+    family: FamilyOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = None,
+    retry_failed: RetryOption = False,
+) -> None:
+    """Everything: generate, grade, trace, score, evaluate and report, resuming what is there."""
+    config = config_from(arguments, family=family, limit=limit, seed=seed)
+    store = Run.create_or_open(run_folder(name, out, default=config.family))
+    run_stages(store, config, retry_failed=retry_failed)
+    evaluations = evaluate_and_report(store, config)
+    print_tables(evaluations, config)
+    say(f"report: {store.report / 'README.md'}")
+    leave_if_failed(store)
+
+
+def generate(
+    arguments: ConfigArguments = None,
+    name: NameOption = None,
+    out: OutOption = None,
+    family: FamilyOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = None,
+) -> None:
+    """Sample trajectories into a new run, or the missing ones of an old run."""
+    from divtok.pipeline import stages
+
+    config = config_from(arguments, family=family, limit=limit, seed=seed)
+    store = Run.create_or_open(run_folder(name, out, default=config.family))
+    with store.lock():
+        stages.generate(store, config)
+
+
+def grade(run: RunArgument, retry_failed: RetryOption = False) -> None:
+    """Compare the answers of a run's trajectories with the gold answers."""
+    from divtok.pipeline import results, stages
+
+    store = open_run(run)
+    with store.lock():
+        stages.grade(store, results.stored_config(store), retry_failed=retry_failed)
+
+
+def trace(run: RunArgument, retry_failed: RetryOption = False) -> None:
+    """Teacher-force a run's trajectories through each pair and keep the divergences."""
+    from divtok.pipeline import results, stages
+
+    store = open_run(run)
+    with store.lock():
+        stages.trace(store, results.stored_config(store), retry_failed=retry_failed)
+    leave_if_failed(store)
+
+
+def score(
+    run: RunArgument,
+    theta: Annotated[
+        float | None, typer.Option("--theta", help="Threshold in bits, instead of the stored one.")
+    ] = None,
+) -> None:
+    """Turn a run's traces into confidences, with every estimator the config asks for."""
+    from divtok.pipeline import results, stages
+    from divtok.score import check_parameter
+
+    store = open_run(run)
+    config = results.stored_config(store)
+    if theta is not None:
+        check_parameter("theta", theta)
+        section = config.score.model_copy(update={"theta": theta})
+        config = config.model_copy(update={"score": section})
+    with store.lock():
+        stages.score(store, config)
+
+
+def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
+    """ECE, AUROC and the rest for every benchmark, generator and estimator of a run."""
+    from divtok.pipeline import results
+
+    store = open_run(run)
+    config = results.stored_config(store)
+    evaluations = results.evaluate(store, config)
+    if as_json:
+        rows = [dataclasses.asdict(evaluation) for evaluation in evaluations]
+        print(json.dumps(rows, indent=2, allow_nan=False))
+    else:
+        print_tables(evaluations, config)
+
+
+def report(run: RunArgument) -> None:
+    """Write a run's tables and figures into its report folder."""
+    from divtok.pipeline import results
+
+    store = open_run(run)
+    evaluate_and_report(store, results.stored_config(store))
+    print(store.report / "README.md")
+
+
+def fit(
+    family: Annotated[str, typer.Argument(help="The family whose theta is to be chosen.")],
+    name: NameOption = None,
+    out: OutOption = None,
+    limit: Annotated[int, typer.Option("--limit", help="Problems of the fitting set.")] = 100,
+    file: Annotated[
+        str | None, typer.Option("--file", help="Local JSONL instead of the family's fitting set.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose theta for a family: the lowest ECE of dtc_lin on its fitting set.
+
+    Uses the family's smallest generator on random problems of a set that no table uses, and prints
+    the curve it chose from.
+    """
+    preset = get_family(family)
+    overrides = [
+        f"family={family}",
+        f"generators=['{preset.generators[0].model}']",
+        f"benchmarks=['{preset.fit_benchmark}']",
+        f"limit={limit}",
+        "subset_seed=0",
+    ]
+    if file is not None:
+        overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
+    config = config_from(overrides)
+    store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
+    run_stages(store, config)
+    from divtok.pipeline import results
+
+    found = results.fit(store, config)
+    evaluate_and_report(store, config, theta_fits={family: found})
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
+    else:
+        _print_fit(family, found, preset.theta)
+        say(f"report: {store.report / 'README.md'}")
+
+
+def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+    """problems -> confidences, under the run's lock."""
+    from divtok.pipeline import stages
+
+    stages.chosen_estimators(config)
+    with store.lock():
+        stages.generate(store, config)
+        stages.grade(store, config, retry_failed=retry_failed)
+        stages.trace(store, config, retry_failed=retry_failed)
+        stages.score(store, config)
+
+
+def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
+    from rich.console import Console
+
+    from divtok.pipeline import results
+    from divtok.report.tables import metric_table
+    from divtok.report.terminal import rich_table
+
+    console = Console()
+    for metric in ("ece", "auroc"):
+        table = metric_table(evaluations, metric, protocol=results.protocol_of(config))
+        console.print(rich_table(table))
+
+
+def leave_if_failed(store: Run) -> None:
+    """Exit code 3 where some rows hold no numbers, with the first reason."""
+    from divtok.pipeline import stages
+
+    failed = stages.failed_rows(store)
+    if failed:
+        say(f"{len(failed)} trajectories could not be traced; the first: {failed[0].reason}")
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def evaluate_and_report(
+    store: Run, config: RunConfig, *, theta_fits: dict[str, ThetaFit] | None = None
+) -> list[Evaluation]:
+    from divtok.pipeline import results
+    from divtok.report.write import write_report
+
+    groups = results.groups_of(store)
+    evaluations = results.evaluate_groups(groups, config)
+    with store.lock():
+        store.evaluations.replace(evaluations)
+        write_report(
+            store.report,
+            evaluations=evaluations,
+            groups=groups,
+            theta_fits=theta_fits,
+            protocol=results.protocol_of(config),
+            title=f"Run {store.path.name}",
+        )
+    return evaluations
+
+
+def _print_fit(family: str, found: ThetaFit, preset: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"dtc_lin on the fitting set of '{family}', {found.n} responses")
+    for heading in ("theta (bits)", "ECE %", "AUROC %", "mean count"):
+        table.add_column(heading, justify="right")
+    for point in found.curve:
+        chosen = point.theta == found.theta
+        cells = (point.theta, 100 * point.ece, 100 * point.auroc, point.mean_count)
+        formats = ("{:.2f}", "{:.1f}", "{:.1f}", "{:.2f}")
+        texts = (form.format(cell) for form, cell in zip(formats, cells, strict=True))
+        table.add_row(*texts, style="bold" if chosen else None)
+    Console().print(table)
+    print(f"theta = {found.theta:g} (the family's preset is {preset:g})")

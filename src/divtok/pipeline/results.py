@@ -1,0 +1,171 @@
+"""From stored confidences and grades to evaluations, a report, a fitted theta and examples.
+
+Reads tables only: no model is loaded here, so it starts at once and works on a laptop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from divtok.config import RunConfig, load_config
+from divtok.errors import DataError, NothingScoredError, StoreError
+from divtok.evaluate.fit import ThetaFit, fit_theta
+from divtok.evaluate.group import ScoreColumn, ScoredGroup
+from divtok.evaluate.protocol import Protocol, evaluate_group
+from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory, Verdict
+from divtok.score import ESTIMATORS
+from divtok.store.run import CONFIG_FILE, Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Example:
+    """One trajectory with everything that is known about it, to be shown to a person."""
+
+    problem: Problem
+    trajectory: Trajectory
+    grade: Grade
+    trace: Trace
+    confidence: Confidence
+
+
+def stored_config(run: Run) -> RunConfig:
+    """The config the run was made with."""
+    if run.config_text() is None:
+        raise StoreError(
+            f"The run {run.path} has no {CONFIG_FILE}.", next_step="Make it with 'divtok run'."
+        )
+    return load_config(run.path / CONFIG_FILE)
+
+
+def protocol_of(config: RunConfig) -> Protocol:
+    section = config.evaluate
+    return Protocol(
+        draws=section.draws, cap=section.cap, bins=section.bins, resamples=section.resamples
+    )
+
+
+def groups_of(run: Run) -> list[ScoredGroup]:
+    """Every benchmark x generator of the run, rows in order of problem and sample."""
+    grades = {grade.key: grade for grade in run.grades.read()}
+    scores = _by_estimator(run.confidences.read())
+    if not scores:
+        raise NothingScoredError(
+            f"The run {run.path} has no confidences yet.",
+            next_step=f"Score it first: divtok score {run.path}",
+        )
+    members: dict[tuple[str, str], list[Trajectory]] = {}
+    for trajectory in run.trajectories.read():
+        if trajectory.key not in grades:
+            raise DataError(
+                f"Trajectory {trajectory.key} of {run.path} has no grade.",
+                next_step=f"Grade it first: divtok grade {run.path}",
+            )
+        members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
+    return [_group(rows, grades, scores) for rows in members.values()]
+
+
+def evaluate(run: Run, config: RunConfig) -> list[Evaluation]:
+    """confidences + grades -> evaluations"""
+    return evaluate_groups(groups_of(run), config)
+
+
+def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Evaluation]:
+    protocol = protocol_of(config)
+    return [evaluation for group in groups for evaluation in evaluate_group(group, protocol)]
+
+
+def fit(run: Run, config: RunConfig) -> ThetaFit:
+    """The theta with the lowest balanced ECE of dtc_lin on the run's trajectories."""
+    grades = {grade.key: grade for grade in run.grades.read()}
+    complete = {t.key for t in run.trajectories.read() if not t.truncated}
+    traces = [t for t in run.traces.read() if t.status == "ok" and t.key in complete]
+    score = config.score
+    return fit_theta(
+        traces,
+        [_decided(grades[trace.key]) for trace in traces],
+        n=score.n,
+        a=score.a,
+        b=score.b,
+        protocol=protocol_of(config),
+    )
+
+
+def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example] | None:
+    """A trusted and a distrusted trajectory of one benchmark: the extremes that were graded.
+
+    The trusted one is right and the other wrong where the run has such rows; None where not.
+    """
+    problems = {(p.benchmark, p.id): p for p in run.problems.read()}
+    grades = {grade.key: grade for grade in run.grades.read()}
+    traces = {trace.key: trace for trace in run.traces.read() if trace.status == "ok"}
+    scores = _by_estimator(run.confidences.read()).get(estimator, {})
+    found: list[Example] = []
+    for trajectory in run.trajectories.read():
+        confidence = scores.get(trajectory.key)
+        if confidence is None or confidence.value is None or trajectory.truncated:
+            continue
+        problem = problems[trajectory.benchmark, trajectory.problem_id]
+        grade, trace = grades[trajectory.key], traces[trajectory.key]
+        found.append(Example(problem, trajectory, grade, trace, confidence))
+    right = [e for e in found if e.grade.verdict == Verdict.CORRECT]
+    wrong = [e for e in found if e.grade.verdict == Verdict.INCORRECT]
+    if not right or not wrong:
+        return None
+    return max(right, key=_value_then_length), min(wrong, key=_value_then_length)
+
+
+def _value_then_length(example: Example) -> tuple[float, int]:
+    value = example.confidence.value
+    assert value is not None  # examples without one were left out
+    return value, len(example.trace)
+
+
+def _decided(grade: Grade) -> bool | None:
+    if grade.verdict in (Verdict.CORRECT, Verdict.INCORRECT):
+        return grade.verdict == Verdict.CORRECT
+    return None
+
+
+def _by_estimator(confidences: Sequence[Confidence]) -> dict[str, dict[str, Confidence]]:
+    """estimator -> key -> confidence"""
+    table: dict[str, dict[str, Confidence]] = {}
+    for confidence in confidences:
+        table.setdefault(confidence.estimator, {})[confidence.key] = confidence
+    return table
+
+
+def _group(
+    rows: list[Trajectory],
+    grades: dict[str, Grade],
+    scores: dict[str, dict[str, Confidence]],
+) -> ScoredGroup:
+    rows = sorted(rows, key=lambda t: (t.problem_id, t.sample))
+    counts = scores.get("count", {})
+    return ScoredGroup(
+        benchmark=rows[0].benchmark,
+        generator=rows[0].generator,
+        problem_id=[t.problem_id for t in rows],
+        verdict=[grades[t.key].verdict for t in rows],
+        truncated=[t.truncated for t in rows],
+        length=[len(t.token_ids) for t in rows],
+        count=[_count(counts.get(t.key)) for t in rows],
+        columns=[_column(name, by_key, rows) for name, by_key in scores.items()],
+    )
+
+
+def _count(confidence: Confidence | None) -> int | None:
+    """The estimator `count` is the negated count, so that high means likely right."""
+    if confidence is None or confidence.value is None:
+        return None
+    return -int(confidence.value)
+
+
+def _column(name: str, by_key: dict[str, Confidence], rows: list[Trajectory]) -> ScoreColumn:
+    found = [by_key.get(t.key) for t in rows]
+    return ScoreColumn(
+        estimator=name,
+        values=[None if c is None else c.value for c in found],
+        params=next(iter(by_key.values())).params,
+        ranking_only=ESTIMATORS.get(name).ranking_only,
+    )

@@ -1,0 +1,221 @@
+"""From problems to confidences: each stage reads one table of a run and writes the next.
+
+Every stage resumes: it asks the store which rows are there and makes only the missing ones. Batches
+are planned over all rows, not over the missing ones, so an interrupted run ends with exactly the
+rows of an uninterrupted one. Confidences are cheap and are made anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from divtok.config import RunConfig, to_yaml
+from divtok.errors import DataError, NothingScoredError
+from divtok.families import Generator
+from divtok.generate.engine import Job, generate_batch
+from divtok.grade import grade_trajectories
+from divtok.models import load_model, model_digest
+from divtok.problems.benchmarks import load_benchmark, problems_digest
+from divtok.progress import say, track
+from divtok.records import Problem, Trace, Trajectory, Verdict
+from divtok.score import ESTIMATORS, Estimator, bind_parameters, score_trace
+from divtok.store.run import Run, check_or_write_manifest
+from divtok.trace.batches import plan_batches
+from divtok.trace.pair import load_pair
+
+T = TypeVar("T")
+
+GRADES_PER_SHARD = 256
+# Tables and figures compare with these, so they are scored whatever else is asked for.
+ALWAYS_SCORED = ("count", "length")
+
+
+def prepare(run: Run, config: RunConfig) -> list[Problem]:
+    """Load the benchmarks, check that the run fits this config, and keep the problems."""
+    problems: list[Problem] = []
+    digests: dict[str, str] = {}
+    for name in config.benchmark_names():
+        file = config.benchmark_files.get(name)
+        loaded = load_benchmark(
+            name,
+            file=None if file is None else Path(file),
+            limit=config.limit,
+            subset_seed=config.subset_seed,
+        )
+        digests[name] = problems_digest(loaded)
+        problems += loaded
+    check_or_write_manifest(run, {"benchmarks": digests}, section="problems")
+    check_or_write_manifest(run, _generation_identity(config), section="generate")
+    if not run.problems.keys():
+        run.problems.append(problems)
+    run.write_config(to_yaml(config))
+    return problems
+
+
+def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Problem]) -> list[Job]:
+    """All trajectories of one generator, in a fixed order."""
+    sampling = config.sampling_for(generator)
+    return [
+        Job(problem, sample, generator.model, config.protocol, sampling)
+        for problem in problems
+        for sample in range(config.samples_for(generator, problem.benchmark))
+    ]
+
+
+def generate(run: Run, config: RunConfig) -> None:
+    """problems -> trajectories"""
+    problems = prepare(run, config)
+    present = run.trajectories.keys()
+    for generator in config.generator_presets():
+        jobs = plan_jobs(config, generator, problems)
+        batches = list(_chunks(jobs, config.generate.batch_size))
+        missing = [b for b in batches if any((job.key,) not in present for job in b)]
+        done = len(jobs) - sum(len(b) for b in missing)
+        with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
+            if not missing:
+                continue
+            loaded = load_model(
+                generator.model,
+                revision=config.revisions.get(generator.model),
+                dtype=config.generate.dtype,
+                device=config.generate.device,
+            )
+            for batch in missing:
+                made = generate_batch(loaded, batch)
+                run.trajectories.append([t for t in made if (t.key,) not in present])
+                advance(len(batch))
+
+
+def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+    """trajectories -> grades"""
+    problems = {(p.benchmark, p.id): p for p in run.problems.read()}
+    trajectories = _trajectories(run)
+    present = run.grades.keys()
+    if retry_failed:
+        present -= {(g.key,) for g in run.grades.read() if g.verdict == Verdict.UNDETERMINED}
+    missing = [t for t in trajectories if (t.key,) not in present]
+    done = len(trajectories) - len(missing)
+    with track("grade", total=len(trajectories), done=done) as advance:
+        pairs = ((t, problems[t.benchmark, t.problem_id].answer) for t in missing)
+        grades = grade_trajectories(
+            pairs, workers=config.grade.workers, time_limit=config.grade.time_limit
+        )
+        for shard in _chunks(grades, GRADES_PER_SHARD):
+            run.grades.append(shard)
+            advance(len(shard))
+
+
+def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+    """trajectories -> traces"""
+    trajectories = _trajectories(run)
+    check_or_write_manifest(run, _trace_identity(config), section="trace")
+    present = run.traces.keys()
+    if retry_failed:
+        present -= {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
+    section = config.trace
+    for generator in config.generator_presets():
+        p, q = config.pair_for(generator)
+        rows = [t for t in trajectories if t.generator == generator.model]
+        plan = plan_batches(
+            [len(t.prompt_ids) + len(t.token_ids) for t in rows],
+            max_tokens=section.max_batch_tokens,
+            max_rows=section.max_batch_rows,
+        )
+        batches = [[rows[index] for index in batch] for batch in plan]
+        missing = [b for b in batches if any((t.key, p, q) not in present for t in b)]
+        done = len(rows) - sum(len(b) for b in missing)
+        with track(f"trace {generator.model} with {q}", total=len(rows), done=done) as advance:
+            if not missing:
+                continue
+            pair = load_pair(
+                p,
+                q,
+                p_revision=config.revisions.get(p),
+                q_revision=config.revisions.get(q),
+                dtype=section.dtype,
+                p_device=section.device,
+                q_device=section.device,
+            )
+            for batch in missing:
+                made = pair.trace_batch(batch, workspace_bytes=section.workspace_mb * 1_000_000)
+                run.traces.append([t for t in made if (t.key, t.p, t.q) not in present])
+                advance(len(batch))
+
+
+def score(run: Run, config: RunConfig) -> None:
+    """traces -> confidences"""
+    chosen = chosen_estimators(config)
+    given = config.estimator_parameters()
+    bound = [(spec, bind_parameters(spec, given)) for spec in chosen]
+    pairs = {config.pair_for(generator) for generator in config.generator_presets()}
+    confidences = [
+        score_trace(spec, trace, parameters)
+        for trace in run.traces.read()
+        if (trace.p, trace.q) in pairs
+        for spec, parameters in bound
+    ]
+    if not any(confidence.value is not None for confidence in confidences):
+        raise NothingScoredError(
+            f"Not one trajectory of {run.path} could be scored.",
+            next_step="Look at the column 'reason' of its traces.",
+        )
+    run.confidences.replace(confidences)
+    say(
+        f"score: {len(chosen)} estimators, {len(confidences)} confidences at theta {config.theta:g}"
+    )
+
+
+def chosen_estimators(config: RunConfig) -> list[Estimator]:
+    """The estimators to score; unknown names are refused before any model is loaded."""
+    names = config.score.estimators or ESTIMATORS.names()
+    extra = [name for name in ALWAYS_SCORED if name not in names]
+    return [ESTIMATORS.get(name) for name in (*names, *extra)]
+
+
+def failed_rows(run: Run) -> list[Trace]:
+    """Traces that hold no numbers, each with its reason."""
+    return [trace for trace in run.traces.read() if trace.status != "ok"]
+
+
+def _trajectories(run: Run) -> list[Trajectory]:
+    trajectories = run.trajectories.read()
+    if not trajectories:
+        raise DataError(
+            f"The run {run.path} has no trajectories yet.",
+            next_step="Generate or import some first.",
+        )
+    return trajectories
+
+
+def _generation_identity(config: RunConfig) -> dict[str, object]:
+    """What trajectories depend on: a resume with anything of it changed is refused."""
+    generators = config.generator_presets()
+    return {
+        "seed": config.seed,
+        "protocol": config.protocol,
+        "dtype": config.generate.dtype,
+        "sampling": config.sampling.model_dump(),
+        "samples": config.samples,
+        "models": {
+            g.model: model_digest(g.model, revision=config.revisions.get(g.model))
+            for g in generators
+        },
+    }
+
+
+def _trace_identity(config: RunConfig) -> dict[str, object]:
+    models = sorted({ref for g in config.generator_presets() for ref in config.pair_for(g)})
+    return {
+        "dtype": config.trace.dtype,
+        "pairs": {g.model: list(config.pair_for(g)) for g in config.generator_presets()},
+        "models": {ref: model_digest(ref, revision=config.revisions.get(ref)) for ref in models},
+    }
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,86 @@
+"""Progress of long work on stderr: a bar with rate and ETA, or plain lines where it is no terminal.
+
+Standard output stays free for results.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+Advance = Callable[[int], None]
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@contextmanager
+def track(description: str, *, total: int, done: int = 0) -> Generator[Advance]:
+    """Report on `total` items of which `done` were there before; call the yielded function."""
+    if done:
+        say(f"{description}: {done} of {total} are there already")
+    if done >= total:
+        yield lambda _: None
+        return
+    reporter = _bar if sys.stderr.isatty() else _lines
+    with reporter(description, total, done) as advance:
+        yield advance
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    print(message, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar(description: str, total: int, done: int) -> Generator[Advance]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=total, completed=done, rate="")
+        began, made = time.monotonic(), 0
+
+        def advance(count: int) -> None:
+            nonlocal made
+            made += count
+            rate = made / max(time.monotonic() - began, 1e-9)
+            progress.update(task, advance=count, rate=f"{rate:.1f}/s")
+
+        yield advance
+
+
+@contextmanager
+def _lines(description: str, total: int, done: int) -> Generator[Advance]:
+    began = spoke = time.monotonic()
+    made = 0
+
+    def advance(count: int) -> None:
+        nonlocal made, spoke
+        made += count
+        now = time.monotonic()
+        finished = done + made >= total
+        if finished or now - spoke >= SECONDS_BETWEEN_LINES:
+            spoke = now
+            rate = made / max(now - began, 1e-9)
+            left = "" if finished else f", ETA {(total - done - made) / rate:.0f} s"
+            say(f"{description}: {done + made}/{total} ({rate:.1f}/s{left})")
+
+    yield advance

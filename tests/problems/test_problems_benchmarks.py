@@ -1,0 +1,229 @@
+"""Benchmarks by name: embedded, from a file, or from the hub with a way out where it fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divtok.errors import DataError, MissingExtraError, UsageError
+from divtok.problems.benchmarks import (
+    BENCHMARKS,
+    HubSource,
+    load_benchmark,
+    problems_digest,
+)
+from divtok.records import Problem
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "benchmarks"
+HUB = {"math500", "amc23", "aime24", "aime25", "hmmt25", "hmmt26", "math-train"}
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As HF_HUB_OFFLINE=1 in the environment, which is read when the libraries are imported."""
+    import datasets.config
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Any, ...]]]:
+    """Puts rows, or an error to raise, behind the hub; gives the list of what is asked for."""
+    import datasets
+
+    def install(answer: Any) -> list[tuple[Any, ...]]:
+        asked: list[tuple[Any, ...]] = []
+
+        def load_dataset(name: str, *, split: str, revision: str | None) -> Any:
+            asked.append((name, split, revision))
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        return asked
+
+    return install
+
+
+def test_the_hub_benchmarks_are_those_of_the_paper_and_one_to_fit_with() -> None:
+    assert {b.name for b in BENCHMARKS if isinstance(b.source, HubSource)} == HUB
+
+
+@pytest.mark.parametrize("name", sorted(HUB))
+def test_a_hub_benchmark_off_line_fails_at_once_with_the_way_out(name: str, offline: None) -> None:
+    started = time.monotonic()
+    with pytest.raises(DataError) as caught:
+        load_benchmark(name)
+    assert time.monotonic() - started < 5
+    assert caught.value.what.startswith(f"Benchmark '{name}' cannot be fetched from the hub")
+    assert "OfflineModeIsEnabled" in caught.value.what
+    assert caught.value.next_step == (
+        f"Give a local JSONL file with id, problem and answer instead: benchmark_files.{name}=PATH"
+    )
+
+
+def hub_failures() -> list[Exception]:
+    """What the real libraries raise: no network, no such dataset, a broken download."""
+    from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
+
+    return [
+        ConnectionError("Couldn't reach 'x/y' on the Hub (LocalEntryNotFoundError)"),
+        DatasetNotFoundError("Dataset 'x/y' doesn't exist on the Hub or cannot be accessed."),
+        DatasetGenerationError("An error occurred while generating the dataset"),
+        HTTPError("Server disconnected without sending a response."),
+        FileNotFoundError("Couldn't find any data file"),
+        ValueError('Unknown split "test".'),
+        RuntimeError("Dataset scripts are no longer supported"),
+        TimeoutError(),
+    ]
+
+
+@pytest.mark.parametrize("error", hub_failures(), ids=lambda error: type(error).__name__)
+def test_every_failure_of_the_hub_gives_the_way_out(serve: Any, error: Exception) -> None:
+    serve(error)
+    with pytest.raises(DataError, match=r"'math500'.*benchmark_files\.math500=PATH") as caught:
+        load_benchmark("math500")
+    assert (str(error) or type(error).__name__) in caught.value.what
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_hub_rows_become_problems(serve: Any) -> None:
+    asked = serve([{"question": "One?", "answer": 1.0}, {"question": "Two?", "answer": "2"}])
+    assert load_benchmark("amc23") == [
+        Problem("amc23-0000", "amc23", "One?", "1.0"),
+        Problem("amc23-0001", "amc23", "Two?", "2"),
+    ]
+    assert asked == [("math-ai/amc23", "test", None)]
+
+
+@pytest.mark.parametrize("gold", [None, float("nan"), " "])
+def test_a_hub_row_without_a_gold_answer_has_none(serve: Any, gold: Any) -> None:
+    serve([{"problem": "One?", "answer": gold}])
+    assert load_benchmark("math500")[0].answer is None
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"prompt": "Two?", "answer": "2"}, "'problem' is missing"),
+        ({"problem": None, "answer": "2"}, "'problem' is missing"),
+        ({"problem": "Two?"}, "'answer' is missing"),
+        ({"problem": "a\x00b", "answer": "2"}, "'problem' holds a NUL"),
+    ],
+)
+def test_a_broken_hub_row_is_named(serve: Any, row: dict[str, Any], message: str) -> None:
+    serve([{"problem": "One?", "answer": "1"}, row])
+    with pytest.raises(DataError, match=rf"HuggingFaceH4/MATH-500, row 1: {message}"):
+        load_benchmark("math500")
+
+
+def test_an_empty_hub_dataset_is_refused(serve: Any) -> None:
+    serve([])
+    with pytest.raises(DataError, match="Benchmark 'math500' is empty"):
+        load_benchmark("math500")
+
+
+def test_without_the_datasets_package_the_pip_line_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    find_spec = importlib.util.find_spec
+
+    def without_datasets(name: str) -> Any:
+        return None if name == "datasets" else find_spec(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without_datasets)
+    with pytest.raises(MissingExtraError, match=r"'math500'.*pip install 'divtok\[hub\]'"):
+        load_benchmark("math500")
+
+
+def test_a_file_stands_in_for_any_benchmark(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"id": "a", "problem": "One?", "answer": "1"}))
+    expected = [Problem("a", "math500", "One?", "1")]
+    assert load_benchmark("math500", file=path) == expected
+    assert load_benchmark("not-registered", file=path)[0].benchmark == "not-registered"
+
+
+def test_a_missing_file_is_not_replaced_by_the_hub(tmp_path: Path, serve: Any) -> None:
+    asked = serve([{"problem": "One?", "answer": "1"}])
+    with pytest.raises(DataError, match=r"absent\.jsonl cannot be read"):
+        load_benchmark("math500", file=tmp_path / "absent.jsonl")
+    assert asked == []
+
+
+def test_limit_takes_the_first_problems() -> None:
+    everything = load_benchmark("arith-easy")
+    assert load_benchmark("arith-easy", limit=7) == everything[:7]
+    assert load_benchmark("arith-easy", limit=10_000) == everything
+
+
+def test_an_unknown_benchmark_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"Unknown benchmark 'math50'\. Did you mean 'math500'"):
+        load_benchmark("math50")
+
+
+def test_the_digest_sees_every_change_but_not_the_container() -> None:
+    problems = [Problem("a", "x", "One?", "1"), Problem("b", "x", "Two?", None)]
+    changed = [
+        problems[::-1],
+        problems[:1],
+        [Problem("a", "x", "One?", "2"), problems[1]],
+        [Problem("a", "x", "One!", "1"), problems[1]],
+        [Problem("c", "x", "One?", "1"), problems[1]],
+        [Problem("a", "y", "One?", "1"), problems[1]],
+        [problems[0], Problem("b", "x", "Two?", "None")],
+    ]
+    digests = [problems_digest(rows) for rows in [problems, *changed]]
+    assert len(set(digests)) == len(digests)
+    assert problems_digest(iter(problems)) == digests[0]
+
+
+def test_another_package_can_bring_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    from divtok.problems import benchmarks
+    from divtok.registry import Registry
+
+    source = HubSource("owner/theirs", "train")
+    registry: Registry[Any] = Registry("benchmark", entry_point_group="divtok.benchmarks")
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", registry)
+    point = SimpleNamespace(
+        name="theirs",
+        value="their_package",
+        load=lambda: benchmarks.add_benchmark("theirs", "Theirs.", source),
+    )
+
+    def entry_points(*, group: str) -> list[Any]:
+        return [point] if group == "divtok.benchmarks" else []
+
+    monkeypatch.setattr("divtok.registry.entry_points", entry_points)
+    assert registry.get("theirs").source is source
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the data folder is not here")
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("math500", 500),
+        ("amc23", 40),
+        ("aime24", 30),
+        ("aime25", 30),
+        ("hmmt25", 30),
+        ("hmmt26", 33),
+    ],
+)
+def test_the_real_benchmarks_are_read_whole(name: str, count: int) -> None:
+    problems = load_benchmark(name, file=SHARED / f"{name}.jsonl")
+    assert len(problems) == count
+    assert all(problem.answer for problem in problems)
