@@ -109,7 +109,7 @@ _ARITHMETIC = ("arith-easy", "arith-medium", "arith-hard", "arith-contest")
 
 
 def _tiny(model: str, base: str | None = None) -> Generator:
-    return Generator(model, _TINY, dict.fromkeys((*_ARITHMETIC, "arith-fit"), 4), base)
+    return Generator(model, _TINY, dict.fromkeys(_ARITHMETIC, 4) | {"arith-fit": 16}, base)
 
 
 FAMILIES: dict[str, Family] = {

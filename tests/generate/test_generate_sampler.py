@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,20 @@ def test_the_stream_of_a_key_is_its_own() -> None:
 def test_masked_tokens_are_never_drawn() -> None:
     logits = [-math.inf, 0.0, -math.inf, 0.0, -math.inf]
     assert chi_square(draw(PLAIN, logits), expected(logits, 1.0, {1, 3})) < CHI_SQUARE_LIMIT[1]
+
+
+@pytest.mark.parametrize(("uniform", "token"), [(0.0, 1), (0.5, 3), (1 - 2**-53, 3)])
+def test_the_outermost_numbers_find_a_possible_token(
+    monkeypatch: pytest.MonkeyPatch, uniform: float, token: int
+) -> None:
+    """Zero skips the masked tokens in front, and the largest number stays before those behind."""
+
+    def stuck_stream(key: str) -> Any:
+        return SimpleNamespace(random=lambda: uniform)
+
+    monkeypatch.setattr("divtok.generate.sampler.key_generator", stuck_stream)
+    logits = [-math.inf, 0.0, -math.inf, 0.0, -math.inf]
+    assert draw(PLAIN, logits, keys=["k"]) == [token]
 
 
 def test_half_precision_logits_are_sampled_in_full_precision() -> None:

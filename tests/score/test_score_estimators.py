@@ -12,7 +12,8 @@ from divtok.score.dtc import divergent_count, divergent_tokens, dtc_lin, dtc_pro
 from divtok.score.likelihood import entropy, mean_prob, nsl
 from divtok.score.ranking import count, length, ratio
 
-JUST_ABOVE = {theta: float(np.nextafter(np.float32(theta), np.float32(2))) for theta in (0.5, 0.7)}
+# As float32, 0.7 and 0.5 are not above themselves, 0.6 and 0.85 are.
+THETAS = (0.5, 0.6, 0.7, 0.85)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +68,12 @@ def test_the_linear_map_stays_between_b_and_a_and_never_rises(
     assert here <= high
 
 
-def test_a_token_at_theta_is_not_divergent() -> None:
-    """Neither where theta is a float32 number, nor where it is rounded to one."""
-    for theta, above in JUST_ABOVE.items():
-        assert divergent_count(make_trace([theta, theta]), theta=theta) == 0
-        assert divergent_count(make_trace([theta, above]), theta=theta) == 1
+@pytest.mark.parametrize("theta", THETAS)
+def test_a_token_at_theta_is_not_divergent(theta: float) -> None:
+    """Neither where theta is a float32 number, nor where it is rounded up or down to one."""
+    above = np.nextafter(np.float32(theta), np.float32(2))
+    assert divergent_count(make_trace([theta, theta]), theta=theta) == 0
+    assert divergent_count(make_trace([theta, above]), theta=theta) == 1
 
 
 def test_theta_one_counts_nothing_and_theta_zero_everything_that_differs() -> None:

@@ -13,29 +13,37 @@ from typing import NoReturn
 from divtok.errors import DivtokError
 
 
+class _Stopped(BaseException):
+    """A signal asked for the end. Not an Exception, so that nothing on the way up takes it."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + signal_number
+
+
 def main() -> NoReturn:
     """The console script."""
-    from divtok.cli.app import app
-
-    signal.signal(signal.SIGTERM, _terminate)
+    # Handlers of our own, because typer would end on an interrupt without a word.
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)  # a shell's background job ignores it, and should
     try:
+        from divtok.cli.app import app
+
         app(standalone_mode=True)
     except DivtokError as error:
         print(f"divtok: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        _say_kept()
-        sys.exit(128 + signal.SIGINT)
+    except _Stopped as stopped:
+        print(
+            "divtok: stopped. What was finished is kept; the same command goes on from there.",
+            file=sys.stderr,
+        )
+        sys.exit(stopped.exit_code)
     sys.exit(0)
 
 
-def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
-    _say_kept()
-    sys.exit(128 + signal_number)
-
-
-def _say_kept() -> None:
-    print(
-        "divtok: stopped. What was finished is kept; the same command goes on from there.",
-        file=sys.stderr,
-    )
+def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    # A second signal, while the first one unwinds, ends the process at once.
+    signal.signal(signal_number, signal.SIG_DFL)
+    raise _Stopped(signal_number)

@@ -75,19 +75,10 @@ def _coloured(example: Example, theta: float) -> Text:
 
 
 def _explain(evaluations: list[Evaluation], config: RunConfig, store: Run) -> None:
-    eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *OURS)}
-    ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *OURS)}
-    baseline = min(BASELINES, key=lambda name: eces[name])
-    ours = min(OURS, key=lambda name: eces[name])
-    ranking = max(BASELINES, key=lambda name: ranks[name])
     print(
         f"""
 What to look at
-- The first table is the calibration error (ECE): how far a stated confidence is from the share of
-  right answers. The best baseline here, {baseline}, is off by {100 * eces[baseline]:.1f} points on
-  average; {ours}, which counts divergent tokens, by {100 * eces[ours]:.1f}.
-- The second table is the ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
-  {100 * ranks[ranking]:.1f}; dtc_prod reaches {100 * ranks["dtc_prod"]:.1f}.
+{_compare(evaluations)}
 - theta = {config.theta:g} bits was chosen on a separate fitting set (divtok fit tiny), never on
   these problems. Both tables use the paper's balanced draws.
 - Pictures: {store.report / "figures"}. Start with {store.report / "README.md"}.
@@ -95,8 +86,27 @@ What to look at
     )
 
 
+def _compare(evaluations: list[Evaluation]) -> str:
+    if all(evaluation.auroc is None for evaluation in evaluations):
+        return (
+            "- Both tables are empty: each benchmark has right answers only, or wrong ones only.\n"
+            "  Take more problems, with --limit."
+        )
+    eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *OURS)}
+    ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *OURS)}
+    baseline = min(BASELINES, key=lambda name: eces[name])
+    ours = min(OURS, key=lambda name: eces[name])
+    ranking = max(BASELINES, key=lambda name: ranks[name])
+    return f"""\
+- The first table is the calibration error (ECE): how far a stated confidence is from the share of
+  right answers. The best baseline here, {baseline}, is off by {100 * eces[baseline]:.1f} points on
+  average; {ours}, which counts divergent tokens, by {100 * eces[ours]:.1f}.
+- The second table is the ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
+  {100 * ranks[ranking]:.1f}; dtc_prod reaches {100 * ranks["dtc_prod"]:.1f}."""
+
+
 def _mean(evaluations: list[Evaluation], estimator: str, metric: str) -> float:
-    """The mean over benchmarks; NaN, shown as such, where a benchmark has only one class."""
+    """The mean over the benchmarks that have both right and wrong answers, as in the tables."""
     values = [getattr(e, metric) for e in evaluations if e.estimator == estimator]
     present = [value for value in values if value is not None]
-    return sum(present) / len(present) if len(present) == len(values) and values else float("nan")
+    return sum(present) / len(present)

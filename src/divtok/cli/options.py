@@ -15,6 +15,7 @@ RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, o
 ConfigArguments = Annotated[
     list[str] | None,
     typer.Argument(
+        metavar="[CONFIG] [KEY=VALUE]...",
         help="A YAML config file and dotted overrides, as in: run.yaml limit=50 score.theta=0.4",
         show_default=False,
     ),
@@ -50,7 +51,7 @@ def config_from(
 def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
     if name is not None and out is not None:
         raise UsageError("Both --name and --out were given.", next_step="Give one of them.")
-    return out if out is not None else run_path(name or default)
+    return out if out is not None else run_path(default if name is None else name)
 
 
 def open_run(run: str) -> Run:

@@ -172,7 +172,7 @@ def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> 
     """problems -> confidences, under the run's lock."""
     from divtok.pipeline import stages
 
-    stages.chosen_estimators(config)
+    stages.check_choices(config)
     with store.lock():
         stages.generate(store, config)
         stages.grade(store, config, retry_failed=retry_failed)

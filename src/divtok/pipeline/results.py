@@ -79,11 +79,11 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
     """The theta with the lowest balanced ECE of dtc_lin on the run's trajectories."""
     grades = {grade.key: grade for grade in run.grades.read()}
     complete = {t.key for t in run.trajectories.read() if not t.truncated}
-    traces = [t for t in run.traces.read() if t.status == "ok" and t.key in complete]
+    traces = run.traces.read()
     score = config.score
     return fit_theta(
         traces,
-        [_decided(grades[trace.key]) for trace in traces],
+        [_decided(grades.get(t.key)) if t.key in complete else None for t in traces],
         n=score.n,
         a=score.a,
         b=score.b,
@@ -92,9 +92,9 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
 
 
 def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example] | None:
-    """A trusted and a distrusted trajectory of one benchmark: the extremes that were graded.
+    """A trusted trajectory that is right and a distrusted one that is wrong: the run's extremes.
 
-    The trusted one is right and the other wrong where the run has such rows; None where not.
+    None where the run has no such rows. Truncated and ungraded trajectories are passed over.
     """
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
     grades = {grade.key: grade for grade in run.grades.read()}
@@ -102,11 +102,11 @@ def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example
     scores = _by_estimator(run.confidences.read()).get(estimator, {})
     found: list[Example] = []
     for trajectory in run.trajectories.read():
-        confidence = scores.get(trajectory.key)
-        if confidence is None or confidence.value is None or trajectory.truncated:
+        confidence, grade = scores.get(trajectory.key), grades.get(trajectory.key)
+        if confidence is None or confidence.value is None or grade is None or trajectory.truncated:
             continue
         problem = problems[trajectory.benchmark, trajectory.problem_id]
-        grade, trace = grades[trajectory.key], traces[trajectory.key]
+        trace = traces[trajectory.key]
         found.append(Example(problem, trajectory, grade, trace, confidence))
     right = [e for e in found if e.grade.verdict == Verdict.CORRECT]
     wrong = [e for e in found if e.grade.verdict == Verdict.INCORRECT]
@@ -121,8 +121,8 @@ def _value_then_length(example: Example) -> tuple[float, int]:
     return value, len(example.trace)
 
 
-def _decided(grade: Grade) -> bool | None:
-    if grade.verdict in (Verdict.CORRECT, Verdict.INCORRECT):
+def _decided(grade: Grade | None) -> bool | None:
+    if grade is not None and grade.verdict in (Verdict.CORRECT, Verdict.INCORRECT):
         return grade.verdict == Verdict.CORRECT
     return None
 

@@ -7,10 +7,10 @@ rows of an uninterrupted one. Confidences are cheap and are made anew each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from divtok.config import RunConfig, to_yaml
 from divtok.errors import DataError, NothingScoredError
@@ -23,6 +23,7 @@ from divtok.progress import say, track
 from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score import ESTIMATORS, Estimator, bind_parameters, score_trace
 from divtok.store.run import Run, check_or_write_manifest
+from divtok.store.table import Table
 from divtok.trace.batches import plan_batches
 from divtok.trace.pair import load_pair
 
@@ -47,10 +48,11 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
         )
         digests[name] = problems_digest(loaded)
         problems += loaded
-    check_or_write_manifest(run, {"benchmarks": digests}, section="problems")
-    check_or_write_manifest(run, _generation_identity(config), section="generate")
-    if not run.problems.keys():
-        run.problems.append(problems)
+    identity = _generation_identity(config)
+    _check_section(run, run.trajectories, "problems", {"benchmarks": digests})
+    _check_section(run, run.trajectories, "generate", identity)
+    if not run.trajectories.keys() or not run.problems.keys():
+        run.problems.replace(problems)
     run.write_config(to_yaml(config))
     return problems
 
@@ -111,7 +113,7 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> traces"""
     trajectories = _trajectories(run)
-    check_or_write_manifest(run, _trace_identity(config), section="trace")
+    _check_section(run, run.traces, "trace", _trace_identity(config))
     present = run.traces.keys()
     if retry_failed:
         present -= {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
@@ -169,10 +171,16 @@ def score(run: Run, config: RunConfig) -> None:
 
 
 def chosen_estimators(config: RunConfig) -> list[Estimator]:
-    """The estimators to score; unknown names are refused before any model is loaded."""
+    """The estimators to score; an unknown name is refused."""
     names = config.score.estimators or ESTIMATORS.names()
     extra = [name for name in ALWAYS_SCORED if name not in names]
     return [ESTIMATORS.get(name) for name in (*names, *extra)]
+
+
+def check_choices(config: RunConfig) -> None:
+    """Refuse unknown estimators and model folders that are not there, before any long work."""
+    chosen_estimators(config)
+    _trace_identity(config)
 
 
 def failed_rows(run: Run) -> list[Trace]:
@@ -188,6 +196,16 @@ def _trajectories(run: Run) -> list[Trajectory]:
             next_step="Generate or import some first.",
         )
     return trajectories
+
+
+def _check_section(
+    run: Run, table: Table[Any], section: str, identity: Mapping[str, object]
+) -> None:
+    """Refuse to mix the table's rows with others; an attempt that left none binds nobody."""
+    stored = run.manifest()
+    if stored is not None and section in stored and not table.keys():
+        run.write_manifest({name: stored[name] for name in stored if name != section})
+    check_or_write_manifest(run, identity, section=section)
 
 
 def _generation_identity(config: RunConfig) -> dict[str, object]:
