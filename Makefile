@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/divtok demo
 
 test: $(VENV)/.test check
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.test
 	$(BIN)/ruff check
@@ -19,7 +19,7 @@ check: $(VENV)/.test
 
 # Longer checks: interrupts and kills at many points.
 faults: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n auto
 
 fit: $(VENV)/.demo
 	$(BIN)/divtok fit tiny

@@ -18,13 +18,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from divtok.problems.arithmetic import stories
+from divtok.problems.arithmetic import Level, stories
 from divtok.problems.prompts import messages_for
 from training.solutions import write_solution
 
 BLOCK = 10_000
 # Rarely seen by chance in benchmarks' seeds: training streams start far away from them.
 SEED_OFFSET = 1_000_000
+
+# What the shipped models were trained on; close to the benchmarks' own levels, not equal.
+TRAINING_LEVELS = (
+    Level((1, 3), (0, 2)),
+    Level((2, 4), (0, 3)),
+    Level((3, 5), (1, 5)),
+    Level((4, 6), (2, 6)),
+)
 
 COLUMNS = ("questions", "prompts", "solutions")
 
@@ -55,7 +63,7 @@ class Examples:
 def write_block(block: int) -> list[tuple[str, str]]:
     """BLOCK (question, solution) pairs of one seeded stream."""
     rng = random.Random(SEED_OFFSET + block)
-    stream = stories(SEED_OFFSET + block, "train")
+    stream = stories(SEED_OFFSET + block, "train", TRAINING_LEVELS)
     return [(story.question, write_solution(story, rng)) for story in islice(stream, BLOCK)]
 
 

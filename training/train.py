@@ -136,7 +136,7 @@ def train_stage(
             group["lr"] = rate
         inputs = torch.from_numpy(ids).to(device, non_blocking=True)
         targets = torch.from_numpy(labels).to(device, non_blocking=True)
-        with torch.autocast(device.type, dtype=torch.bfloat16):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
             hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
             learned = targets[:, 1:] != IGNORED
             logits = model.lm_head(hidden[learned])

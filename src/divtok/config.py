@@ -185,8 +185,22 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
         raise ConfigError(f"Config error in {source}: {problems}") from error
 
 
+def resolve(config: RunConfig) -> RunConfig:
+    """The config with the family's models, benchmarks and theta written out.
+
+    A stored run then keeps its meaning when a preset changes.
+    """
+    score = config.score.model_copy(update={"theta": config.theta})
+    resolved = {
+        "generators": [generator.model for generator in config.generator_presets()],
+        "benchmarks": config.benchmark_names(),
+        "score": score,
+    }
+    return config.model_copy(update=resolved)
+
+
 def to_yaml(config: RunConfig) -> str:
-    """The resolved config, every value written out, for the run folder."""
+    """The config as the text of run.yaml."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 

@@ -58,6 +58,11 @@ class LoadedModel:
     dtype: torch.dtype
 
     @property
+    def tokenizer_width(self) -> int:
+        """One more than the highest token id; the model's output layer may be wider."""
+        return max(self.tokenizer.get_vocab().values()) + 1
+
+    @property
     def end_ids(self) -> frozenset[int]:
         """Token ids that end a turn: those generation stops at, and the tokenizer's own."""
         sources = (

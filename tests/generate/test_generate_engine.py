@@ -27,11 +27,12 @@ def in_batches(loaded: Any, todo: list[Job], size: int) -> list[Trajectory]:
 
 
 def naive_logits(loaded: Any, ids: list[int]) -> Any:
-    """Next-token logits [V] of one unpadded sequence, without a cache."""
+    """Next-token logits of one unpadded sequence, without a cache; only of ids that are tokens."""
     import torch
 
     with torch.no_grad():
-        return loaded.model(torch.tensor([ids])).logits[0, -1].double()
+        logits = loaded.model(torch.tensor([ids])).logits[0, -1].double()
+    return logits[: len(loaded.tokenizer)]
 
 
 def test_prompts_differ_in_length(loaded: Any) -> None:

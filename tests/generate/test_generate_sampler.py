@@ -183,3 +183,12 @@ def test_logits_that_are_no_numbers_are_refused(temperature: float, bad: float) 
 def test_a_row_with_every_token_masked_is_refused() -> None:
     with pytest.raises(ModelError, match="not numbers"):
         draw(PLAIN, [-math.inf, -math.inf], keys=["a"])
+
+
+def test_padded_ids_beyond_the_tokenizer_are_never_drawn():
+    import torch
+
+    sampler = KeyedSampler(KEYS[:50], PLAIN, prompt_length=1, vocab_size=3)
+    scores = torch.tensor([[0.0, 0.0, 0.0, 50.0, 50.0]]).repeat(50, 1)
+    drawn = sampler(torch.zeros((50, 1), dtype=torch.long), scores).argmax(dim=-1)
+    assert set(drawn.tolist()) == {0, 1, 2}

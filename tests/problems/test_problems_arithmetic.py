@@ -25,7 +25,8 @@ EMBEDDED = sorted(b.name for b in BENCHMARKS if isinstance(b.source, EmbeddedSou
 
 
 def take(seed: int, split: Split, count: int, *difficulties: Difficulty) -> list[Story]:
-    return list(islice(stories(seed, split, difficulties=difficulties or DIFFICULTIES), count))
+    levels = [LEVELS[difficulty] for difficulty in difficulties or DIFFICULTIES]
+    return list(islice(stories(seed, split, levels), count))
 
 
 def numbers(story: Story) -> tuple[object, ...]:

@@ -131,6 +131,9 @@ def report(run: RunArgument) -> None:
 
 def fit(
     family: Annotated[str, typer.Argument(help="The family whose theta is to be chosen.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config overrides.")
+    ] = None,
     name: NameOption = None,
     out: OutOption = None,
     limit: Annotated[int, typer.Option("--limit", help="Problems of the fitting set.")] = 100,
@@ -145,7 +148,7 @@ def fit(
     the curve it chose from.
     """
     preset = get_family(family)
-    overrides = [
+    preset_overrides = [
         f"family={family}",
         f"generators=['{preset.generators[0].model}']",
         f"benchmarks=['{preset.fit_benchmark}']",
@@ -153,8 +156,8 @@ def fit(
         "subset_seed=0",
     ]
     if file is not None:
-        overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
-    config = config_from(overrides)
+        preset_overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
+    config = config_from([*preset_overrides, *(overrides or [])])
     store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
     run_stages(store, config)
     from divtok.pipeline import results

@@ -81,7 +81,9 @@ def _decode(
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt) :] = torch.tensor(prompt)
         mask[row, longest - len(prompt) :] = 1
-    sampler = KeyedSampler([job.key for job in jobs], sampling, longest)
+    sampler = KeyedSampler(
+        [job.key for job in jobs], sampling, longest, vocab_size=loaded.tokenizer_width
+    )
     shortest = min(len(prompt) for prompt in prompts)
     with torch.inference_mode(), _preset_aside(loaded.model):
         output: Any = loaded.model.generate(

@@ -29,10 +29,19 @@ def key_generator(key: str) -> np.random.Generator:
 class KeyedSampler:
     """A transformers logits processor that leaves each row its sampled token as the only choice.
 
-    Greedy decoding then takes that token. `keys` are the rows of the batch, in order.
+    Greedy decoding then takes that token. `keys` are the rows of the batch, in order. Ids from
+    `vocab_size` on only pad the model's output layer: they stand for no token and are never drawn.
     """
 
-    def __init__(self, keys: Sequence[str], sampling: Sampling, prompt_length: int) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        sampling: Sampling,
+        prompt_length: int,
+        *,
+        vocab_size: int | None = None,
+    ) -> None:
+        self._vocab_size = vocab_size
         self._streams = [key_generator(key) for key in keys]
         self._sampling = sampling
         self._prompt_length = prompt_length
@@ -43,6 +52,8 @@ class KeyedSampler:
         import torch
 
         scores = scores.float()
+        if self._vocab_size is not None:
+            scores[:, self._vocab_size :] = -torch.inf
         _check_finite(scores)
         if self._sampling.presence_penalty:
             written = input_ids[:, self._prompt_length :]

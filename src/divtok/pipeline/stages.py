@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from divtok.config import RunConfig, to_yaml
+from divtok.config import RunConfig, resolve, to_yaml
 from divtok.errors import DataError, NothingScoredError
 from divtok.families import Generator
 from divtok.generate.engine import Job, generate_batch
@@ -53,7 +53,7 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     _check_section(run, run.trajectories, "generate", identity)
     if not run.trajectories.keys() or not run.problems.keys():
         run.problems.replace(problems)
-    run.write_config(to_yaml(config))
+    run.write_config(to_yaml(resolve(config)))
     return problems
 
 

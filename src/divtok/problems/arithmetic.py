@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -134,20 +134,18 @@ class Level:
 LEVELS: dict[Difficulty, Level] = {
     "easy": Level((1, 3), (0, 2)),
     "medium": Level((2, 4), (0, 3)),
-    "hard": Level((3, 5), (1, 5)),
-    "contest": Level((4, 6), (2, 6)),
+    "hard": Level((3, 5), (0, 5)),
+    "contest": Level((4, 6), (0, 6)),
 }
 DIFFICULTIES: tuple[Difficulty, ...] = tuple(LEVELS)
 
 
-def stories(
-    seed: int, split: Split, *, difficulties: tuple[Difficulty, ...] = DIFFICULTIES
-) -> Iterator[Story]:
-    """An endless, seeded stream of stories of one split, cycling through the difficulties."""
+def stories(seed: int, split: Split, levels: Sequence[Level]) -> Iterator[Story]:
+    """An endless, seeded stream of stories of one split, cycling through the levels."""
     rng = random.Random(seed)
     while True:
-        for difficulty in difficulties:
-            yield _draw_in_split(rng, LEVELS[difficulty], split)
+        for level in levels:
+            yield _draw_in_split(rng, level, split)
 
 
 def arithmetic_problems(
@@ -160,7 +158,7 @@ def arithmetic_problems(
 ) -> list[Problem]:
     """The first `count` different questions of one stream, as a benchmark."""
     problems: dict[str, Problem] = {}
-    for story in stories(seed, split, difficulties=difficulties):
+    for story in stories(seed, split, [LEVELS[difficulty] for difficulty in difficulties]):
         if len(problems) == count:
             break
         if story.question not in problems:

@@ -1,0 +1,73 @@
+"""Fixtures for tests of the command line."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cli_samples import SMALL, Command, Outcome, call
+
+# Several test processes share the machine; torch reads this when it is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from divtok.cli import main
+from divtok.pipeline import stages
+
+_load_once = functools.cache(stages.load_benchmark)
+
+
+@pytest.fixture
+def divtok(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Command]:
+    """The console script, called in this process."""
+
+    def run(*arguments: str | Path) -> Outcome:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["divtok", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        written = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return Outcome(stop.value.code, written.out, written.err)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def benchmarks_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing a benchmark's 500 problems takes half a second, and every run asks for them."""
+    monkeypatch.setattr(stages, "load_benchmark", _load_once)
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    folder: Path
+    said: Outcome
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A small run of the tiny family, made once for all test processes. Not to be written to."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder, texts = root / "finished", [root / "finished.out", root / "finished.err"]
+    with (root / "finished.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not texts[1].exists():
+            said = call("run", *SMALL, "--out", folder)
+            assert said.code == 0, said.err
+            texts[0].write_text(said.out)
+            texts[1].write_text(said.err)
+    return FinishedRun(folder, Outcome(0, texts[0].read_text(), texts[1].read_text()))

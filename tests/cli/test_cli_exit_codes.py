@@ -1,0 +1,99 @@
+"""Runs that end with rows missing: 3 where some failed, 4 where nothing could be scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import SMALL, Command
+
+from divtok.config import load_config
+from divtok.models import load_tokenizer
+from divtok.pipeline import stages
+from divtok.problems.encode import prompt_ids, response_ids
+from divtok.records import Trajectory
+from divtok.report import write
+from divtok.store.run import Run
+
+pytestmark = pytest.mark.usefixtures("benchmarks_loaded_once")
+GOOD, EMPTY = r"3 + 4 = 7, so it is \boxed{7}.", ""
+
+
+def sampled(folder: Path, *texts: str) -> None:
+    """A run with these responses in turn, as if its generator had written them."""
+    config = load_config(None, SMALL)
+    generator = config.generator_presets()[0]
+    tokenizer = load_tokenizer(generator.model)
+    run = Run.create_or_open(folder)
+    with run.lock():
+        jobs = stages.plan_jobs(config, generator, stages.prepare(run, config))
+        rows: list[Trajectory] = []
+        for index, job in enumerate(jobs):
+            text = texts[index % len(texts)]
+            row = Trajectory(
+                key=job.key,
+                problem_id=job.problem.id,
+                benchmark=job.problem.benchmark,
+                sample=job.sample,
+                generator=job.generator,
+                prompt_ids=prompt_ids(tokenizer, job.problem.question),
+                token_ids=response_ids(tokenizer, text),
+                text=text,
+                finish_reason="stop",
+                protocol=job.protocol,
+                sampling=job.sampling,
+            )
+            rows.append(row)
+        run.trajectories.append(rows)
+
+
+def test_some_failed_rows_end_a_run_with_3(
+    tmp_path: Path, divtok: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_figures(*_: Any, **__: Any) -> None:
+        return None
+
+    monkeypatch.setattr(write, "write_report", without_figures)
+    sampled(tmp_path, GOOD, EMPTY)
+    said = divtok("run", *SMALL, "--out", tmp_path)
+    assert said.code == 3
+    assert said.err.splitlines()[-1] == (
+        "4 trajectories could not be traced; the first: the response has no tokens"
+    )
+    assert "ECE (%" in said.out
+    assert len(Run.open(tmp_path).evaluations.read()) == 16
+
+
+def test_tracing_tells_of_failed_rows_each_time(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD, GOOD, GOOD, EMPTY)
+    for arguments in ((), ("--retry-failed",), ()):
+        said = divtok("trace", tmp_path, *arguments)
+        assert said.code == 3
+        assert "2 trajectories could not be traced" in said.err
+    assert divtok("grade", tmp_path).code == 0
+    assert divtok("score", tmp_path).code == 0
+    assert divtok("evaluate", tmp_path).code == 0
+
+
+def test_nothing_to_score_ends_with_4(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, EMPTY)
+    said = divtok("run", *SMALL, "--out", tmp_path)
+    assert said.error_line == (
+        f"divtok: Not one trajectory of {tmp_path} could be scored. "
+        "Look at the column 'reason' of its traces."
+    )
+    assert said.code == 4
+    assert divtok("score", tmp_path).code == 4
+    said = divtok("evaluate", tmp_path, "--json")
+    assert said.error_line.endswith(f"Score it first: divtok score {tmp_path}")
+    assert said.code == 4
+
+
+def test_evaluating_before_grading_says_so(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD)
+    assert divtok("trace", tmp_path).code == 0
+    assert divtok("score", tmp_path).code == 0
+    said = divtok("evaluate", tmp_path)
+    assert said.error_line.endswith(f"Grade it first: divtok grade {tmp_path}")
+    assert said.code == 1

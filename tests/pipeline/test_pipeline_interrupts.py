@@ -1,0 +1,173 @@
+"""Interrupting a run anywhere and running it again gives the tables of an uninterrupted run.
+
+Every step that makes rows or moves a file into place is a point at which to stop. What the models
+give for a batch is kept from the first run and given again for the very same batch, so that a
+hundred interrupted runs take seconds; any other batch goes to the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pipeline_samples import contents, small_config
+
+from divtok.cli.runs import run_stages
+from divtok.generate.engine import Job
+from divtok.pipeline import results, stages
+from divtok.records import Grade, Trace, Trajectory
+from divtok.store import atomic
+from divtok.store.run import Run
+
+CONFIG = small_config("generate.batch_size=3", "trace.max_batch_rows=3")
+Batches = dict[tuple[str, ...], Any]
+POINTS = ("generate", "grade", "trace", "write", "rename", "renamed")
+
+
+class Interrupter:
+    """Counts the points it passes and stops at one of them."""
+
+    def __init__(self, stop_at: tuple[str, int] | None = None) -> None:
+        self.passed = dict.fromkeys(POINTS, 0)
+        self.stop_at = stop_at
+
+    def __call__(self, point: str) -> None:
+        number = self.passed[point]
+        self.passed[point] += 1
+        if (point, number) == self.stop_at:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Batches]:
+    return {"trajectories": {}, "traces": {}}
+
+
+@pytest.fixture
+def attempt(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Batches]
+) -> Callable[[Path, Interrupter], Run]:
+    """Run all stages in a folder, passing points."""
+    real_model, real_pair = stages.load_model, stages.load_pair
+    real_generate, real_grade = stages.generate_batch, stages.grade_trajectories
+    real_rename = atomic.rename
+    monkeypatch.setattr(stages, "GRADES_PER_SHARD", 3)
+
+    def run_in(folder: Path, point: Interrupter) -> Run:
+        def generate(loaded: Any, batch: Sequence[Job]) -> list[Trajectory]:
+            point("generate")
+            keys = tuple(job.key for job in batch)
+            if keys not in known["trajectories"]:
+                known["trajectories"][keys] = real_generate(loaded(), batch)
+            return known["trajectories"][keys]
+
+        def pair(*names: Any, **options: Any) -> Any:
+            def trace(batch: Sequence[Trajectory], **limits: Any) -> list[Trace]:
+                point("trace")
+                keys = tuple(trajectory.key for trajectory in batch)
+                if keys not in known["traces"]:
+                    traced = real_pair(*names, **options).trace_batch(batch, **limits)
+                    known["traces"][keys] = traced
+                return known["traces"][keys]
+
+            return SimpleNamespace(trace_batch=trace)
+
+        def grade(pairs: Iterable[Any], **options: Any) -> Iterator[Grade]:
+            for found in real_grade(pairs, **options):
+                point("grade")
+                yield found
+
+        def rename(source: Path, target: Path) -> None:
+            point("rename")
+            real_rename(source, target)
+            point("renamed")
+
+        def model(*names: Any, **options: Any) -> Any:
+            return lambda: real_model(*names, **options)
+
+        monkeypatch.setattr(stages, "load_model", model)
+        monkeypatch.setattr(stages, "generate_batch", generate)
+        monkeypatch.setattr(stages, "load_pair", pair)
+        monkeypatch.setattr(stages, "grade_trajectories", grade)
+        monkeypatch.setattr(atomic, "rename", rename)
+        monkeypatch.setattr(atomic, "sync", lambda _: point("write"))
+        run = Run.create_or_open(folder)
+        run_stages(run, CONFIG)
+        with run.lock():
+            run.evaluations.replace(results.evaluate(run, CONFIG))
+        return run
+
+    return run_in
+
+
+@pytest.fixture
+def whole(
+    attempt: Callable[[Path, Interrupter], Run], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, list[Any]], dict[str, int]]:
+    """The tables of a run that nobody interrupted, and how many points it passed."""
+    point = Interrupter()
+    return contents(attempt(tmp_path_factory.mktemp("whole"), point)), point.passed
+
+
+def test_the_uninterrupted_run_has_several_batches(
+    whole: tuple[dict[str, list[Any]], dict[str, int]],
+) -> None:
+    tables, passed = whole
+    assert {name: len(rows) for name, rows in tables.items()} == {
+        "problems": 4,
+        "trajectories": 8,
+        "grades": 8,
+        "traces": 8,
+        "confidences": 64,
+        "evaluations": 16,
+    }
+    assert (passed["generate"], passed["grade"], passed["trace"]) == (3, 8, 3)
+    assert passed["rename"] == passed["renamed"] >= 12
+
+
+@pytest.mark.parametrize("kind", POINTS)
+def test_interrupted_anywhere(
+    kind: str,
+    tmp_path: Path,
+    attempt: Callable[[Path, Interrupter], Run],
+    whole: tuple[dict[str, list[Any]], dict[str, int]],
+) -> None:
+    tables, passed = whole
+    for number in range(passed[kind]):
+        folder = tmp_path / str(number)
+        with pytest.raises(KeyboardInterrupt):
+            attempt(folder, Interrupter((kind, number)))
+        resumed = attempt(folder, Interrupter())
+        assert contents(resumed) == tables, f"interrupted at {kind} {number}"
+        left = [path for path in folder.rglob("*") if path.name.startswith(".tmp")]
+        assert left == [], f"interrupted at {kind} {number}"
+
+
+def test_interrupted_over_and_over(
+    tmp_path: Path,
+    attempt: Callable[[Path, Interrupter], Run],
+    whole: tuple[dict[str, list[Any]], dict[str, int]],
+) -> None:
+    """Every attempt stops as soon as it has stored one batch more."""
+    stops = [("generate", 1)] * 2 + [("grade", 4)] + [("trace", 1)] * 2 + [("renamed", 3)]
+    for stop in stops:
+        with pytest.raises(KeyboardInterrupt):
+            attempt(tmp_path, Interrupter(stop))
+    assert contents(attempt(tmp_path, Interrupter())) == whole[0]
+
+
+def test_interrupted_runs_make_only_what_is_missing(
+    tmp_path: Path, attempt: Callable[[Path, Interrupter], Run]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        attempt(tmp_path, Interrupter(("generate", 2)))
+    second = Interrupter(("trace", 1))
+    with pytest.raises(KeyboardInterrupt):
+        attempt(tmp_path, second)
+    assert second.passed["generate"] == 1
+    third = Interrupter()
+    attempt(tmp_path, third)
+    assert (third.passed["generate"], third.passed["grade"], third.passed["trace"]) == (0, 0, 2)

@@ -1,0 +1,273 @@
+"""The stages over a run folder: what they make, what they refuse and what they do again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline_samples import GENERATOR, contents, rows_of, small_config, write_responses
+
+from divtok.config import RunConfig
+from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
+from divtok.models import load_tokenizer
+from divtok.pipeline import stages
+from divtok.problems.encode import prompt_ids
+from divtok.records import Grade, Verdict
+from divtok.score import ESTIMATORS
+from divtok.store.run import Run
+
+RIGHT_OR_WRONG = (r"3 + 4 = 7, so the answer is \boxed{7}.", r"So we get \boxed{915}.")
+
+
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(stages, "load_model", refuse)
+    monkeypatch.setattr(stages, "load_pair", refuse)
+
+
+def finish(run: Run, config: RunConfig, **options: bool) -> None:
+    """All stages behind `generate`."""
+    with run.lock():
+        stages.grade(run, config, **options)
+        stages.trace(run, config, **options)
+        stages.score(run, config)
+
+
+def test_jobs_come_by_problem_then_sample_with_keys_of_their_own() -> None:
+    config = small_config("seed=7", "sampling.temperature=0.5")
+    generator = config.generator_presets()[0]
+    problems = [p for name in config.benchmark_names() for p in stages.load_benchmark(name)[:2]]
+    jobs = stages.plan_jobs(config, generator, problems)
+    assert [(job.problem, job.sample) for job in jobs] == [(p, s) for p in problems for s in (0, 1)]
+    assert len({job.key for job in jobs}) == len(jobs) == 8
+    assert {(job.generator, job.sampling.seed, job.sampling.temperature) for job in jobs} == {
+        (GENERATOR, 7, 0.5)
+    }
+
+
+def test_generated_trajectories_belong_to_their_problems(tmp_path: Path) -> None:
+    config = small_config("limit=1", "sampling.max_length=110", "generate.batch_size=3")
+    run = Run.create_or_open(tmp_path)
+    with run.lock():
+        stages.generate(run, config)
+    tokenizer = load_tokenizer(GENERATOR)
+    problems = {(p.benchmark, p.id): p for p in run.problems.read()}
+    assert len(problems) == 2
+    trajectories = run.trajectories.read()
+    assert len(trajectories) == 4
+    for trajectory in trajectories:
+        question = problems[trajectory.benchmark, trajectory.problem_id].question
+        assert trajectory.prompt_ids == prompt_ids(tokenizer, question)
+        assert trajectory.text == tokenizer.decode(trajectory.token_ids, skip_special_tokens=True)
+        assert len(trajectory.prompt_ids) + len(trajectory.token_ids) <= 110
+
+
+def test_a_finished_run_needs_no_model_and_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = small_config()
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    before = contents(run)
+    assert {name: len(rows) for name, rows in before.items() if rows} == {
+        "problems": 4,
+        "trajectories": 8,
+        "grades": 8,
+        "traces": 8,
+        "confidences": 8 * len(ESTIMATORS.names()),
+    }
+    no_models(monkeypatch)
+    capsys.readouterr()
+    with run.lock():
+        stages.generate(run, config)
+    finish(run, config)
+    assert contents(run) == before
+    said = capsys.readouterr().err
+    for stage in ("generate", "grade", "trace"):
+        assert any(
+            line.startswith(stage) and line.endswith("8 of 8 are there already")
+            for line in said.splitlines()
+        )
+
+
+def test_rows_of_a_lost_shard_are_made_again(tmp_path: Path) -> None:
+    config = small_config("trace.max_batch_rows=3")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    before = contents(run)
+    for table in (run.problems, run.grades, run.traces):
+        shards = sorted(table.folder.iterdir())
+        shards[0].unlink()
+    with run.lock():
+        stages.generate(run, config)
+    finish(run, config)
+    after = contents(run)
+    assert {name: sorted(rows) for name, rows in after.items() if name != "confidences"} == {
+        name: sorted(rows) for name, rows in before.items() if name != "confidences"
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "difference"),
+    [
+        ("seed=1", "generate.seed: 0 -> 1"),
+        ("samples=3", "generate.samples: 2 -> 3"),
+        ("sampling.temperature=0.25", "generate.sampling.temperature: null -> 0.25"),
+        ("generate.dtype=bfloat16", 'generate.dtype: "auto" -> "bfloat16"'),
+        ("limit=1", "problems.benchmarks.arith-easy: "),
+        ("generators=['divtok/tiny-0.9m']", "generate.models.divtok/tiny-0.5m: "),
+    ],
+)
+def test_rows_made_otherwise_are_not_mixed(
+    tmp_path: Path, override: str, difference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_responses(tmp_path, small_config(), RIGHT_OR_WRONG)
+    no_models(monkeypatch)
+    before = contents(run)
+    with pytest.raises(StoreError, match="another configuration") as caught, run.lock():
+        stages.generate(run, small_config(override))
+    assert difference in caught.value.what
+    assert contents(run) == before
+
+
+def test_traces_of_another_auxiliary_are_not_mixed(tmp_path: Path) -> None:
+    config = small_config("limit=1", "samples=1", "benchmarks=['arith-easy']")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    section = config.trace.model_copy(update={"auxiliary": "divtok/tiny-1.6m"})
+    with pytest.raises(StoreError, match=r"trace\.pairs\.divtok/tiny-0\.5m\.1"), run.lock():
+        stages.trace(run, config.model_copy(update={"trace": section}))
+
+
+def test_an_attempt_that_sampled_nothing_binds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: Any, **__: Any) -> None:
+        raise ModelError("The model cannot be read.")
+
+    monkeypatch.setattr(stages, "load_model", unreadable)
+    run = Run.create_or_open(tmp_path)
+    with pytest.raises(ModelError), run.lock():
+        stages.generate(run, small_config("seed=1", "limit=3"))
+    assert len(run.problems.read()) == 6
+    run = write_responses(tmp_path, small_config("seed=2", "limit=1"), RIGHT_OR_WRONG)
+    assert [p.id for p in run.problems.read()] == [
+        stages.load_benchmark(name)[0].id for name in ("arith-easy", "arith-medium")
+    ]
+    manifest = run.manifest()
+    assert manifest is not None
+    assert manifest["generate"]["seed"] == 2
+
+
+def test_an_auxiliary_that_cannot_be_read_can_be_put_right(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{")
+    wrong = small_config("limit=1", f"trace.auxiliary={broken}")
+    run = write_responses(tmp_path / "run", wrong, RIGHT_OR_WRONG)
+    with pytest.raises(ModelError, match="cannot be read"):
+        finish(run, wrong)
+    finish(run, small_config("limit=1"))
+    assert len(run.traces.read()) == 4
+
+
+def test_a_missing_auxiliary_is_refused_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_models(monkeypatch)
+    with pytest.raises(ModelError, match="no model folder '/nonexistent'"):
+        stages.check_choices(small_config("trace.auxiliary=/nonexistent"))
+    with pytest.raises(UsageError, match="dtc_lim"):
+        stages.check_choices(small_config("score.estimators=['dtc_lim']"))
+    stages.check_choices(small_config())
+
+
+def test_count_and_length_are_always_scored(tmp_path: Path) -> None:
+    config = small_config("limit=1", "score.estimators=['nsl']")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    assert {c.estimator for c in run.confidences.read()} == {"nsl", "count", "length"}
+
+
+def test_scoring_again_puts_new_confidences_in_the_place_of_the_old(tmp_path: Path) -> None:
+    config = small_config("limit=1", "score.theta=0.05")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    low = {c.key: c.value for c in run.confidences.read() if c.estimator == "count"}
+    with run.lock():
+        stages.score(run, small_config("limit=1", "score.theta=1"))
+    high = {c.key: c.value for c in run.confidences.read() if c.estimator == "count"}
+    assert low.keys() == high.keys()
+    assert set(high.values()) == {0.0}, "no divergence is above one bit"
+    assert min(value for value in low.values() if value is not None) < 0
+
+
+def test_empty_responses_are_failed_rows_with_a_reason(tmp_path: Path) -> None:
+    config = small_config("limit=1")
+    run = write_responses(tmp_path, config, (RIGHT_OR_WRONG[0], ""))
+    finish(run, config)
+    failed = stages.failed_rows(run)
+    assert [(t.status, t.reason) for t in failed] == [("empty", "the response has no tokens")] * 2
+    unscored = [c for c in run.confidences.read() if c.value is None]
+    assert {c.key for c in unscored} == {t.key for t in failed}
+    assert {c.reason for c in unscored} == {"empty: the response has no tokens"}
+
+
+def test_nothing_scored_leaves_the_old_confidences_alone(tmp_path: Path) -> None:
+    config = small_config("limit=1")
+    run = write_responses(tmp_path, config, ("",))
+    with pytest.raises(NothingScoredError, match="Not one trajectory"):
+        finish(run, config)
+    assert run.confidences.read() == []
+
+
+def test_retrying_redoes_the_undecided_and_the_failed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config("limit=1", "trace.max_batch_rows=3")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    grades, traces = run.grades.read(), run.traces.read()
+    good = rows_of(run.traces)
+    empty = {name: getattr(traces[1], name)[:0] for name in ("jsd_bits", "logprob_p")}
+    from dataclasses import replace
+
+    with run.lock():
+        run.grades.append([Grade(grades[0].key, "7", Verdict.UNDETERMINED, "timeout after 1 s")])
+        run.traces.append([replace(traces[1], status="nonfinite", reason="NaN", **empty)])
+    finish(run, config)
+    assert run.grades.read()[-1].verdict == Verdict.UNDETERMINED
+    assert len(stages.failed_rows(run)) == 1
+    finish(run, config, retry_failed=True)
+    assert sorted(run.grades.read(), key=lambda g: g.key) == sorted(grades, key=lambda g: g.key)
+    assert sorted(rows_of(run.traces)) == sorted(good)
+    assert stages.failed_rows(run) == []
+
+
+def test_stages_ask_for_the_one_before(tmp_path: Path) -> None:
+    run = Run.create_or_open(tmp_path)
+    for stage in (stages.grade, stages.trace):
+        with pytest.raises(DataError, match="no trajectories yet"), run.lock():
+            stage(run, small_config())
+
+
+def test_an_unknown_generator_leaves_no_manifest(tmp_path: Path) -> None:
+    run = Run.create_or_open(tmp_path)
+    with pytest.raises(UsageError, match="tiny-5m"), run.lock():
+        stages.generate(run, small_config("generators=['divtok/tiny-5m']"))
+    assert run.manifest() is None
+
+
+def test_the_manifest_names_what_the_rows_depend_on(tmp_path: Path) -> None:
+    config = small_config("limit=1", "seed=3")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert set(manifest) == {"problems", "generate", "trace"}
+    assert set(manifest["problems"]["benchmarks"]) == {"arith-easy", "arith-medium"}
+    assert manifest["generate"]["seed"] == 3
+    assert manifest["trace"]["pairs"] == {GENERATOR: [GENERATOR, "divtok/tiny-0.3m"]}
