@@ -14,10 +14,13 @@ import divtok
 
 MODEL_LIBRARIES = ("torch", "transformers", "safetensors", "datasets")
 SLOW_LIBRARIES = ("matplotlib", "sympy", "math_verify", "sklearn")
-IMPORT_ALL = """
+# What runs in the grading workers, which are processes of their own.
+WORKER_MODULES = ("divtok.grade.symbolic", "divtok.grade.precision", "divtok.grade.worker_main")
+IMPORT_ALL = f"""
 import importlib, pkgutil
 for module in pkgutil.walk_packages(divtok.__path__, "divtok."):
-    importlib.import_module(module.name)
+    if module.name not in {WORKER_MODULES!r}:
+        importlib.import_module(module.name)
 """
 
 

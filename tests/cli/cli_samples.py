@@ -41,6 +41,12 @@ class Outcome:
         return lines[0]
 
 
+@dataclass(frozen=True)
+class FinishedRun:
+    folder: Path
+    said: Outcome
+
+
 Command = Callable[..., Outcome]
 
 

@@ -8,11 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cli_samples import SMALL, Command, Outcome, call
+from cli_samples import SMALL, Command, FinishedRun, Outcome, call
 
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -48,12 +47,6 @@ def divtok(
 def benchmarks_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing a benchmark's 500 problems takes half a second, and every run asks for them."""
     monkeypatch.setattr(stages, "load_benchmark", _load_once)
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    folder: Path
-    said: Outcome
 
 
 @pytest.fixture(scope="session")

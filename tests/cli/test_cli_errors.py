@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import SMALL, Command, call
+from cli_samples import SMALL, Command, FinishedRun, call
 
 from divtok.pipeline import stages
 
@@ -99,7 +100,7 @@ def test_verbs_name_a_run_that_is_not_there(verb: str, divtok: Command) -> None:
 
 
 @pytest.mark.parametrize("theta", ["2", "-0.1", "nan", "inf"])
-def test_a_theta_that_is_none(theta: str, divtok: Command, finished: Any) -> None:
+def test_a_theta_that_is_none(theta: str, divtok: Command, finished: FinishedRun) -> None:
     said = divtok("score", finished.folder, "--theta", theta)
     assert re.fullmatch(
         r"divtok: theta must be between 0 and 1, not \S+\. Correct its value\.", said.error_line
@@ -107,7 +108,9 @@ def test_a_theta_that_is_none(theta: str, divtok: Command, finished: Any) -> Non
     assert said.code == 2
 
 
-def test_a_changed_seed_is_named(divtok: Command, finished: Any, without_models: None) -> None:
+def test_a_changed_seed_is_named(
+    divtok: Command, finished: FinishedRun, without_models: None
+) -> None:
     said = divtok("run", *SMALL, "--seed", "1", "--out", finished.folder)
     assert "generate.seed: 0 -> 1" in said.error_line
     assert "Use another run name" in said.error_line
@@ -123,10 +126,8 @@ def test_a_folder_that_holds_something_else(divtok: Command) -> None:
 
 
 def test_an_auxiliary_with_a_broken_config(
-    divtok: Command, finished: Any, benchmarks_loaded_once: None
+    divtok: Command, finished: FinishedRun, benchmarks_loaded_once: None
 ) -> None:
-    import shutil
-
     broken = Path("broken")
     broken.mkdir()
     (broken / "config.json").write_text(BROKEN)

@@ -8,8 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_samples import GENERATOR, SMALL, Command
-from conftest import FinishedRun
+from cli_samples import GENERATOR, SMALL, Command, FinishedRun
 
 from divtok.cli.options import config_from
 from divtok.config import load_config, resolve
@@ -60,7 +59,8 @@ def test_run_prints_both_tables_and_tells_its_progress_apart(finished: FinishedR
     assert "AUROC (%, higher is better)" in said.out
     for stage in ("generate", "grade", "trace"):
         assert any(line.startswith(stage) and "8/8" in line for line in said.err.splitlines())
-    assert "score: 8 estimators, 64 confidences at theta 0.3" in said.err
+    theta = FAMILIES["tiny"].theta
+    assert f"score: 8 estimators, 64 confidences at theta {theta:g}" in said.err
     assert str(finished.folder / "report" / "README.md") in said.err
 
 
@@ -208,6 +208,11 @@ def test_fit_chooses_a_theta_of_the_grid(tmp_path: Path, divtok: Command) -> Non
 def test_demo_shows_tokens_tables_and_what_to_look_at(tmp_path: Path, divtok: Command) -> None:
     said = divtok("demo", "--limit", "1", "--out", tmp_path / "demo")
     assert said.code == 0, said.err
-    for text in ("ECE (%", "AUROC (%", "What to look at", "theta = 0.3 bits"):
+    for text in (
+        "ECE (%",
+        "AUROC (%",
+        "What to look at",
+        f"theta = {FAMILIES['tiny'].theta:g} bits",
+    ):
         assert text in said.out
     assert " nan" not in said.out

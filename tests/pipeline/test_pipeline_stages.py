@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,8 +235,6 @@ def test_retrying_redoes_the_undecided_and_the_failed_alone(
     grades, traces = run.grades.read(), run.traces.read()
     good = rows_of(run.traces)
     empty = {name: getattr(traces[1], name)[:0] for name in ("jsd_bits", "logprob_p")}
-    from dataclasses import replace
-
     with run.lock():
         run.grades.append([Grade(grades[0].key, "7", Verdict.UNDETERMINED, "timeout after 1 s")])
         run.traces.append([replace(traces[1], status="nonfinite", reason="NaN", **empty)])

@@ -208,3 +208,12 @@ def test_long_table_holds_everything():
         "0",
     )
     assert (row["n"], row["clipped"], row["ece_sd"]) == ("10", "0", "0.01")
+
+
+def test_the_caption_counts_what_is_left_out_and_clipped():
+    first = evaluation("nsl", n=10, excluded=1, excluded_by={"unanswered": 1, "unscored": 0})
+    reasons = {"unanswered": 1, "unscored": 2}
+    second = evaluation("entropy", n=10, excluded=3, excluded_by=reasons, clipped=3)
+    caption = metric_table([first, second], "ece").caption
+    assert "Left out: 3 of 10 responses (unanswered 1, unscored 2)." in caption
+    assert "Clipped to [0, 1] for ECE: entropy 3." in caption

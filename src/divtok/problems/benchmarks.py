@@ -138,12 +138,12 @@ for _seed, _difficulty in enumerate(DIFFICULTIES, start=11):
     add_benchmark(
         f"arith-{_difficulty}",
         f"Embedded arithmetic word problems, {_difficulty}.",
-        EmbeddedSource((_difficulty,), "test", 500, _seed),
+        EmbeddedSource((_difficulty,), "test", 200, _seed),
     )
 add_benchmark(
     "arith-fit",
     "Embedded arithmetic of all difficulties, for choosing theta only.",
-    EmbeddedSource(DIFFICULTIES, "fit", 500, 21),
+    EmbeddedSource(DIFFICULTIES, "fit", 200, 21),
 )
 add_benchmark(
     "math500", "MATH-500: 500 problems of MATH.", HubSource("HuggingFaceH4/MATH-500", "test")

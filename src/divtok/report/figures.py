@@ -123,7 +123,7 @@ class ReliabilityDisplay:
 
     def figure(self) -> Figure:
         n = len(self.panels)
-        across = min(n, 4)
+        across = min(n, 5)  # the usual estimators in one row
         down = math.ceil(n / across)
         figure = new_figure(
             self.title, width=max(COLUMN_WIDTH, 1.75 * across), height=2.0 * down + 0.75

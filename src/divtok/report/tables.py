@@ -7,6 +7,7 @@ Holds fractions at full precision; `render` turns a table into Markdown, LaTeX o
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -123,6 +124,7 @@ def metric_table(
         cells = tuple(figures.get(name) for name in names)
         rows.append(Row((generator, _accuracy(members), *cells), section=benchmark))
     caption = _metric_caption(metric, better, protocol, bool(unranked & {e for e, _ in names}))
+    caption += f" {_left_out(groups)}"
     if len(rows) > 1:
         mean, partial = _mean_row(columns, rows)
         rows.append(mean)
@@ -285,6 +287,25 @@ def _mean_row(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, list
         if there and len(there) < len(rows):
             partial.append(f"{column.label} {len(there)} of {len(rows)}")
     return Row(tuple(cells), section=None, is_mean=True), partial
+
+
+def _left_out(groups: Mapping[tuple[str, str], Sequence[Evaluation]]) -> str:
+    """How many responses the figures leave out, by reason, and how many values were clipped."""
+    responses = sum(members[0].n for members in groups.values())
+    # Only "unscored" differs between the estimators of a group: the one with most is reported.
+    fullest = [max(members, key=lambda e: e.excluded) for members in groups.values()]
+    by_reason = Counter[str]()
+    for evaluation in fullest:
+        by_reason.update(evaluation.excluded_by)
+    reasons = ", ".join(f"{reason} {count}" for reason, count in by_reason.items() if count)
+    text = f"Left out: {by_reason.total()} of {responses} responses"
+    text += f" ({reasons})." if reasons else "."
+    clipped = Counter[str]()
+    for members in groups.values():
+        for evaluation in members:
+            clipped[evaluation.estimator] += evaluation.clipped
+    named = ", ".join(f"{name} {count}" for name, count in clipped.items() if count)
+    return text + (f" Clipped to [0, 1] for ECE: {named}." if named else "")
 
 
 def _metric_caption(metric: str, better: Better, protocol: Protocol, reference: bool) -> str:
