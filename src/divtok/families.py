@@ -124,7 +124,7 @@ FAMILIES: dict[str, Family] = {
                 _tiny("divtok/tiny-1.6m"),
             ),
             auxiliary="divtok/tiny-0.3m",
-            theta=0.15,
+            theta=0.05,
             fit_benchmark="arith-fit",
             prm=None,
             benchmarks=_ARITHMETIC,

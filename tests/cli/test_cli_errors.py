@@ -12,6 +12,7 @@ import pytest
 from cli_samples import SMALL, Command, FinishedRun, call
 
 from divtok.pipeline import stages
+from divtok.store.run import Run
 
 BROKEN = "{"
 
@@ -135,6 +136,15 @@ def test_an_auxiliary_with_a_broken_config(
     shutil.rmtree("run/traces")
     said = divtok("run", *SMALL, "trace.auxiliary=./broken", "--out", "run")
     assert "The model './broken' cannot be read" in said.error_line
+    assert said.code == 1
+
+
+def test_a_run_that_another_process_writes_to(divtok: Command, finished: FinishedRun) -> None:
+    shutil.copytree(finished.folder, "run")
+    with Run.open(Path("run")).lock():
+        said = divtok("score", "run")
+        assert divtok("evaluate", "run").code == 0, "reading needs no lock"
+    assert said.error_line.startswith("divtok: Another process is writing to run: pid ")
     assert said.code == 1
 
 

@@ -24,14 +24,14 @@ from divtok.store.run import Run
 
 CONFIG = small_config("generate.batch_size=3", "trace.max_batch_rows=3")
 Batches = dict[tuple[str, ...], Any]
-POINTS = ("generate", "grade", "trace", "rename", "renamed")
+POINTS: tuple[str, ...] = ("generate", "grade", "trace", "rename", "renamed")
 
 
 class Interrupter:
     """Counts the points it passes and stops at one of them."""
 
     def __init__(self, stop_at: tuple[str, int] | None = None) -> None:
-        self.passed = dict.fromkeys(POINTS, 0)
+        self.passed: dict[str, int] = dict.fromkeys(POINTS, 0)
         self.stop_at = stop_at
 
     def __call__(self, point: str) -> None:
@@ -85,6 +85,9 @@ def attempt(
             real_rename(source, target)
             point("renamed")
 
+        def no_sync(_: int) -> None:
+            """Waiting for the disk only makes a test slow."""
+
         def model(*names: Any, **options: Any) -> Any:
             return lambda: real_model(*names, **options)
 
@@ -93,7 +96,7 @@ def attempt(
         monkeypatch.setattr(stages, "load_pair", pair)
         monkeypatch.setattr(stages, "grade_trajectories", grade)
         monkeypatch.setattr(atomic, "rename", rename)
-        monkeypatch.setattr(atomic, "sync", lambda _: None)  # it only makes a test slow
+        monkeypatch.setattr(atomic, "sync", no_sync)
         run = Run.create_or_open(folder)
         run_stages(run, CONFIG)
         with run.lock():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +161,9 @@ def test_traces_equal_the_plain_computation(generator: str) -> None:
 
 def test_a_longer_row_of_the_batch_changes_nothing() -> None:
     trajectory = sample(GENERATORS[0])
-    short = Trajectory(
-        **{
-            **{name: getattr(trajectory, name) for name in trajectory.__slots__},
-            "key": "short",
-            "token_ids": trajectory.token_ids[:15],
-            "text": load_tokenizer(GENERATORS[0]).decode(trajectory.token_ids[:15]),
-        }
-    )
+    ids = trajectory.token_ids[:15]
+    text = load_tokenizer(GENERATORS[0]).decode(ids)
+    short = replace(trajectory, key="short", token_ids=ids, text=text)
     pair = load_pair(GENERATORS[0], TINY.auxiliary, p_device="cpu", q_device="cpu")
     together = pair.trace_batch([trajectory, short])
     np.testing.assert_allclose(together[1].jsd_bits, together[0].jsd_bits[:15], atol=1e-5)
