@@ -175,7 +175,7 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"Device '{device}' is not there: {torch.cuda.device_count()} CUDA devices found.",
-            next_step="Use --device cpu, or check the driver.",
+            next_step="Use the device cpu, or check the driver.",
         )
     return picked
 

@@ -96,33 +96,47 @@ def html_tokens(
 
 
 def rich_table(table: Table) -> RichTable:
-    """A table for the terminal: best bold, second underlined, the caption below."""
-    sections = table.sections()
+    """A table for the terminal: best bold, second underlined, the caption below.
+
+    Narrow enough for 80 characters: a benchmark is a line of its own above its rows, and columns
+    without any figure are left out.
+    """
+    shown_columns = [i for i in range(len(table.columns)) if _has_values(table, i)]
     out = RichTable(
         title=Text(visible(table.title)),
         caption=Text(visible(table.caption)),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
     )
-    if sections:
-        out.add_column("Benchmark", overflow="fold")
-    for column in table.columns:
-        justify = "left" if column.kind == "text" else "right"
-        out.add_column(Text(visible(column.label)), justify=justify, overflow="fold")
+    for i in shown_columns:
+        column = table.columns[i]
+        is_text = column.kind == "text"
+        words = visible(column.label).split()
+        out.add_column(
+            Text((" " if is_text else "\n").join(words)),  # figures are narrow, so are headings
+            justify="left" if is_text else "right",
+            no_wrap=True,
+        )
     previous: str | None = None
     for row in table.rows:
-        cells: list[Text] = []
-        if sections:
-            cells.append(Text(visible(row.section or "") if row.section != previous else ""))
-        marks = rank_marks(table, row)
-        for value, column, rank in zip(row.cells, table.columns, marks, strict=True):
-            style = ("", "bold", "underline")[rank]
-            cells.append(Text(visible(shown(value, column, dash="—")), style=style))
-        if row.section != previous and previous is not None:
-            out.add_section()
+        if row.section != previous:
+            if previous is not None:
+                out.add_section()
+            if row.section is not None:
+                out.add_row(Text(visible(row.section), style="italic"))
         previous = row.section
-        out.add_row(*cells)
+        marks = rank_marks(table, row)
+        texts = [visible(shown(row.cells[i], table.columns[i], dash="—")) for i in shown_columns]
+        styles = [("", "bold", "underline")[marks[i]] for i in shown_columns]
+        out.add_row(*(Text(text, style=s) for text, s in zip(texts, styles, strict=True)))
     return out
+
+
+def _has_values(table: Table, index: int) -> bool:
+    return any(row.cells[index] is not None for row in table.rows)
 
 
 def _divergent(
