@@ -137,7 +137,7 @@ def test_evaluate_prints_tables_without_json(
     monkeypatch.setenv("COLUMNS", "200")
     said = divtok("evaluate", finished.folder)
     assert (said.code, said.err) == (0, "")
-    for text in ("arith-easy", "arith-medium", GENERATOR, "DTC lin", "DTC prod", "Length"):
+    for text in ("arith-easy", "arith-medium", GENERATOR, "DTC", "lin", "prod", "Length"):
         assert text in said.out
 
 
