@@ -217,3 +217,11 @@ def test_the_caption_counts_what_is_left_out_and_clipped():
     caption = metric_table([first, second], "ece").caption
     assert "Left out: 3 of 10 responses (unanswered 1, unscored 2)." in caption
     assert "Clipped to [0, 1] for ECE: entropy 3." in caption
+
+
+def test_the_caption_says_why_a_figure_is_not_defined():
+    one_class = evaluation("nsl", ece=None, reason="every scored response is correct")
+    ranking = evaluation("length", ece=None, reason="ranking only")
+    caption = metric_table([one_class, ranking], "ece").caption
+    assert caption.count("Not defined: ") == 1
+    assert "Not defined: every scored response is correct." in caption

@@ -14,7 +14,7 @@ from typing import Literal
 
 from divtok.errors import DataError
 from divtok.evaluate.group import EXCLUSION_REASONS
-from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.records import Evaluation, Interval, Scalar
 from divtok.report.labels import DEFAULT_LABELS, SUPERVISED, in_order, label
 
@@ -124,7 +124,7 @@ def metric_table(
         cells = tuple(figures.get(name) for name in names)
         rows.append(Row((generator, _accuracy(members), *cells), section=benchmark))
     caption = _metric_caption(metric, better, protocol, bool(unranked & {e for e, _ in names}))
-    caption += f" {_left_out(groups)}"
+    caption += f" {_left_out(groups)}{_undefined(evaluations, metric)}"
     if len(rows) > 1:
         mean, partial = _mean_row(columns, rows)
         rows.append(mean)
@@ -306,6 +306,13 @@ def _left_out(groups: Mapping[tuple[str, str], Sequence[Evaluation]]) -> str:
             clipped[evaluation.estimator] += evaluation.clipped
     named = ", ".join(f"{name} {count}" for name, count in clipped.items() if count)
     return text + (f" Clipped to [0, 1] for ECE: {named}." if named else "")
+
+
+def _undefined(evaluations: Sequence[Evaluation], metric: str) -> str:
+    """Why figures are missing, once for each reason; that rankings have no ECE is no news."""
+    given = [e.reason for e in evaluations if getattr(e, metric) is None and e.reason]
+    reasons = dict.fromkeys(reason for reason in given if not reason.startswith(RANKING_ONLY))
+    return "".join(f" Not defined: {reason}." for reason in reasons)
 
 
 def _metric_caption(metric: str, better: Better, protocol: Protocol, reference: bool) -> str:

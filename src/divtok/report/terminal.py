@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from rich import box
+from rich.console import Group
 from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -95,17 +96,18 @@ def html_tokens(
     )
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(table: Table) -> Group:
     """A table for the terminal: best bold, second underlined, the caption below.
 
     Narrow enough for 80 characters: a benchmark is a line of its own above its rows, and columns
-    without any figure are left out.
+    without any figure are left out, unless none has one.
     """
-    shown_columns = [i for i in range(len(table.columns)) if _has_values(table, i)]
+    everything = range(len(table.columns))
+    figures = [i for i in everything if table.columns[i].better is not None]
+    filled = [i for i in figures if any(row.cells[i] is not None for row in table.rows)]
+    shown_columns = [i for i in everything if i not in figures or i in (filled or figures)]
     out = RichTable(
         title=Text(visible(table.title)),
-        caption=Text(visible(table.caption)),
-        caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -132,11 +134,8 @@ def rich_table(table: Table) -> RichTable:
         texts = [visible(shown(row.cells[i], table.columns[i], dash="—")) for i in shown_columns]
         styles = [("", "bold", "underline")[marks[i]] for i in shown_columns]
         out.add_row(*(Text(text, style=s) for text, s in zip(texts, styles, strict=True)))
-    return out
-
-
-def _has_values(table: Table, index: int) -> bool:
-    return any(row.cells[index] is not None for row in table.rows)
+    # Not as the table's own caption: a narrow table would fold it into a column of words.
+    return Group(out, Text(visible(table.caption), style="dim"))
 
 
 def _divergent(
