@@ -43,3 +43,16 @@ def test_the_estimator_page_names_every_estimator():
     for name in ("dtc_lin", "dtc_prod", "nsl", "mean_prob", "entropy", "count", "ratio", "length"):
         assert ESTIMATORS.get(name)
         assert f"`{name}`" in text
+
+
+def test_the_readme_example_gives_what_it_says():
+    import divtok
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    names: dict[str, object] = {}
+    exec(code, names)
+    result = names["result"]
+    assert isinstance(result, divtok.Result)
+    assert f"result.value  # {result.value:g}" in code
+    assert f"result.count  # {result.count} divergent" in code
