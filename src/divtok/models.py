@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # What a checkpoint names as its tokenizer class where tokenizer.json says it all.
 _PLAIN_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
+_MEGABYTE = 1 << 20
+
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -145,8 +147,8 @@ def load_model(
 def model_digest(ref: str, *, revision: str | None = None) -> str:
     """A short fingerprint of a model for telling on resume that it changed; loads no weights.
 
-    A folder is known by its small files' content and its weights' sizes, a hub model by its name
-    and revision.
+    A folder is known by its small files, and by the size, the first and the last megabyte of its
+    weight files; a hub model by its name and revision.
     """
     place = Path(_place(ref))
     if not place.is_dir():
@@ -156,7 +158,12 @@ def model_digest(ref: str, *, revision: str | None = None) -> str:
         if path.suffix in (".json", ".jinja"):
             digest.update(path.name.encode() + path.read_bytes())
         elif path.suffix == ".safetensors":
-            digest.update(f"{path.name}:{path.stat().st_size}".encode())
+            size = path.stat().st_size
+            digest.update(f"{path.name}:{size}".encode())
+            with path.open("rb") as weights:
+                digest.update(weights.read(_MEGABYTE))
+                weights.seek(max(0, size - _MEGABYTE))
+                digest.update(weights.read(_MEGABYTE))
     return digest.hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,16 @@ def test_a_longer_row_of_the_batch_changes_nothing() -> None:
     pair = load_pair(GENERATORS[0], TINY.auxiliary, p_device="cpu", q_device="cpu")
     together = pair.trace_batch([trajectory, short])
     np.testing.assert_allclose(together[1].jsd_bits, together[0].jsd_bits[:15], atol=1e-5)
+
+
+def test_a_models_fingerprint_tells_changed_weights_of_the_same_size(tmp_path: Path) -> None:
+    from divtok.families import resolve_model
+    from divtok.models import model_digest
+
+    copy = tmp_path / "model"
+    shutil.copytree(resolve_model("divtok/tiny-0.3m"), copy)
+    before = model_digest(str(copy))
+    assert before == model_digest("divtok/tiny-0.3m")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+    assert model_digest(str(copy)) != before

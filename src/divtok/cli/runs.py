@@ -242,3 +242,5 @@ def _print_fit(family: str, found: ThetaFit, preset: float) -> None:
         table.add_row(*texts, style="bold" if chosen else None)
     Console().print(table)
     print(f"theta = {found.theta:g} (the family's preset is {preset:g})")
+    if found.theta in (found.curve[0].theta, found.curve[-1].theta):
+        print("It lies at the edge of the grid: the best theta may lie beyond it.")
