@@ -13,9 +13,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import divtok
-from divtok.api import _token_texts
+from divtok.api import token_texts
 from divtok.errors import EXIT_NOTHING, EXIT_USAGE, NothingScoredError, UsageError
-from divtok.families import FAMILIES
+from divtok.families import FAMILIES, theta_for
 from divtok.models import load_tokenizer
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.trace.pair import Pair
@@ -43,7 +43,7 @@ def test_confidence_is_the_line_through_the_count(pair: Pair) -> None:
     assert result.params == {"theta": THETA, "n": 10, "a": 0.95, "b": 0.05}
 
 
-@pytest.mark.parametrize("response", [RESPONSE, ODD, "🙂", " ", "é\n\n\n"])
+@pytest.mark.parametrize("response", [RESPONSE, ODD, "🙂", "é\n\n\n"])
 def test_the_tokens_are_those_of_the_response(pair: Pair, response: str) -> None:
     result = divtok.confidence(QUESTION, response, pair=pair)
     assert "".join(token.text for token in result.tokens) == response
@@ -55,12 +55,12 @@ def test_the_tokens_are_those_of_the_response(pair: Pair, response: str) -> None
 def test_each_token_has_its_own_text_and_a_split_character_comes_last() -> None:
     tokenizer = load_tokenizer("divtok/tiny-0.5m")
     ids = response_ids(tokenizer, RESPONSE)
-    assert _token_texts(tokenizer, ids) == [tokenizer.decode([token]) for token in ids]
+    assert token_texts(tokenizer, ids) == [tokenizer.decode([token]) for token in ids]
     smile = response_ids(tokenizer, "🙂")
     assert len(smile) == 4
-    assert _token_texts(tokenizer, smile) == ["", "", "", "🙂"]
-    assert _token_texts(tokenizer, smile[:2]) == ["", "\ufffd"]
-    assert _token_texts(tokenizer, ()) == []
+    assert token_texts(tokenizer, smile) == ["", "", "", "🙂"]
+    assert token_texts(tokenizer, smile[:2]) == ["", "\ufffd"]
+    assert token_texts(tokenizer, ()) == []
 
 
 def test_divergent_means_above_theta_in_the_reasoning(pair: Pair) -> None:
@@ -111,10 +111,30 @@ def test_unknown_names_are_refused(pair: Pair) -> None:
     assert "tiny, qwen2.5" in str(caught.value)
 
 
-def test_an_empty_response_cannot_be_scored(pair: Pair) -> None:
-    with pytest.raises(NothingScoredError, match="the response has no tokens") as caught:
-        divtok.confidence(QUESTION, "", pair=pair)
+@pytest.mark.parametrize("response", ["", "  \n"])
+def test_an_empty_response_cannot_be_scored(pair: Pair, response: str) -> None:
+    with pytest.raises(NothingScoredError, match="there is no text in it") as caught:
+        divtok.confidence(QUESTION, response, pair=pair)
     assert caught.value.exit_code == EXIT_NOTHING
+
+
+def test_wrong_kinds_of_input_are_named(pair: Pair) -> None:
+    with pytest.raises(UsageError, match="The response is not a text but int"):
+        divtok.confidence(QUESTION, 5, pair=pair)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="The question holds a lone surrogate"):
+        divtok.confidence("\ud800", RESPONSE, pair=pair)
+    with pytest.raises(UsageError, match="pair is not a pair of models"):
+        divtok.confidence(QUESTION, RESPONSE, pair="tiny")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="'length' only ranks responses"):
+        divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator="length")
+    with pytest.raises(UsageError, match="more divergence would mean more trust"):
+        divtok.confidence(QUESTION, RESPONSE, pair=pair, a=0.1, b=0.9)
+
+
+def test_a_family_brings_its_theta_with_the_pair(pair: Pair) -> None:
+    assert pair.theta == THETA
+    with pytest.raises(UsageError, match="no theta for them"):
+        theta_for("one", "two")
 
 
 def test_a_response_beyond_the_context_cannot_be_scored(pair: Pair) -> None:

@@ -6,7 +6,7 @@ The same functions as the pipeline's, without a run folder.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from divtok.errors import NothingScoredError, UsageError
@@ -71,14 +71,17 @@ def load_pair(
 
     A family's name stands for its reader (or else its smallest generator) and its auxiliary.
     """
+    theta = None
     if q is None:
         if p not in FAMILIES:
             raise UsageError(
                 f"'{p}' alone is no pair.",
                 next_step=f"Give two models, or a family: {', '.join(FAMILIES)}.",
             )
-        p, q = FAMILIES[p].pair_for(FAMILIES[p].generators[0].model)
-    return load_models(
+        family = FAMILIES[p]
+        theta = family.theta
+        p, q = family.pair_for(family.generators[0].model)
+    pair = load_models(
         p,
         q,
         p_revision=p_revision,
@@ -87,6 +90,7 @@ def load_pair(
         p_device=device,
         q_device=device,
     )
+    return replace(pair, theta=theta)
 
 
 def confidence(
@@ -100,12 +104,22 @@ def confidence(
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
 
-    `theta` is by default that of the family in which p is a generator and q the auxiliary. The
-    response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
+    `theta` is by default that of the family the pair was loaded by, or else of the family in which
+    p is a generator and q the auxiliary. The response is tokenised by p's tokenizer;
+    `Pair.trace_ids` takes token ids as they are.
     """
-    theta = theta_for(pair.p.name, pair.q.name) if theta is None else theta
+    _check_inputs(question, response, pair)
+    if not response.strip():
+        raise NothingScoredError("The response cannot be scored: there is no text in it.")
+    if theta is None:
+        theta = theta_for(pair.p.name, pair.q.name) if pair.theta is None else pair.theta
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
     spec = ESTIMATORS.get(estimator)
+    if spec.ranking_only:
+        raise UsageError(
+            f"'{estimator}' only ranks responses; it is no confidence.",
+            next_step="Use another estimator; the count is in every result.",
+        )
     unknown = [name for name in parameters if name not in spec.parameters]
     if unknown:
         raise UsageError(
@@ -133,8 +147,18 @@ def confidence(
     )
 
 
+def _check_inputs(question: object, response: object, pair: object) -> None:
+    for name, value in (("question", question), ("response", response)):
+        if not isinstance(value, str):
+            raise UsageError(f"The {name} is not a text but {type(value).__name__}.")
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            raise UsageError(f"The {name} holds a lone surrogate, which is no character.")
+    if not isinstance(pair, Pair):
+        raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
+
+
 def _tokens(pair: Pair, ids: tuple[int, ...], trace: Trace, theta: float) -> tuple[Token, ...]:
-    texts = _token_texts(pair.p.tokenizer, ids)
+    texts = token_texts(pair.p.tokenizer, ids)
     divergent = divergent_tokens(trace, theta=theta)
     return tuple(
         Token(text=text, jsd_bits=float(bits), divergent=bool(counts))
@@ -142,7 +166,7 @@ def _tokens(pair: Pair, ids: tuple[int, ...], trace: Trace, theta: float) -> tup
     )
 
 
-def _token_texts(tokenizer: Tokenizer, ids: tuple[int, ...]) -> list[str]:
+def token_texts(tokenizer: Tokenizer, ids: tuple[int, ...]) -> list[str]:
     """Each token's share of the decoded text; a character made by several goes to the last.
 
     Tokens decoded one by one would lose such characters, and with some tokenizers the blanks, so

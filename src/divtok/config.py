@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import FAMILIES, Family, Generator, get_family
+from divtok.models import DType
 from divtok.records import Sampling, Scalar
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -31,7 +32,6 @@ MAX_CONFIG_BYTES = 1_000_000
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Names = Annotated[list[str], Field(min_length=1)]
-DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class Section(BaseModel):
@@ -112,7 +112,7 @@ class RunConfig(Section):
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     revisions: dict[str, str] = Field(default_factory=dict)  # model -> hub revision
     sampling: SamplingSection = SamplingSection()
     generate: GenerateSection = GenerateSection()

@@ -7,7 +7,7 @@ model, and only `resolve_model` knows that their folder is next to this file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from divtok.errors import ModelError, UsageError, did_you_mean
@@ -45,6 +45,8 @@ class Family:
         for generator in self.generators:
             if generator.model == model:
                 return generator
+        if Path(model).is_dir():  # a local copy or a model of one's own, sampled like the first
+            return replace(self.generators[0], model=model, base=None)
         models = [generator.model for generator in self.generators]
         raise UsageError(
             f"The family '{self.name}' has no generator '{model}'.",

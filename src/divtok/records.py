@@ -132,6 +132,7 @@ class Trace:
     dropped_mass_p: float  # largest probability mass cut off with the unshared vocabulary tail
     dropped_mass_q: float
     exact: bool = True  # False where the numbers are bounds, not values
+    retokenized: bool = False  # True where p's tokenizer made the ids, from the response's text
     status: TraceStatus = "ok"
     reason: str | None = None
 

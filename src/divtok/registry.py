@@ -1,4 +1,4 @@
-"""Names to things: estimators, benchmarks and engines are all looked up the same way.
+"""Names to things: estimators and benchmarks are looked up the same way.
 
 A registry holds what the package brings and, on first need, what other packages announce through
 an entry-point group. It knows nothing about what it holds.

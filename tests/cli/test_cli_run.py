@@ -13,7 +13,7 @@ from cli_samples import GENERATOR, SMALL, Command, FinishedRun
 from divtok.cli.options import config_from
 from divtok.config import load_config, resolve
 from divtok.evaluate.fit import PAPER_GRID
-from divtok.families import FAMILIES
+from divtok.families import FAMILIES, get_family
 from divtok.pipeline import results
 from divtok.records import Verdict
 from divtok.store.run import Run
@@ -163,6 +163,9 @@ def test_score_takes_another_theta_without_a_model(
     assert {c.value for c in confidences} == {0.95}, "no token is above one bit"
     assert {c.params["theta"] for c in confidences} == {1.0}
     assert divtok("score", folder).code == 0
+    assert Run.open(folder).confidences.read()[0].params["theta"] == 1.0, "the run keeps its theta"
+    preset = str(get_family("tiny").theta)
+    assert divtok("score", folder, "--theta", preset).code == 0
     before = Run.open(finished.folder).confidences.read()
     assert Run.open(folder).confidences.read() == before
 

@@ -163,7 +163,7 @@ def test_a_model_without_an_end_token_is_refused(loaded: Any) -> None:
 
 def test_a_prompt_without_room_for_a_response_is_refused(loaded: Any) -> None:
     longest = max(len(prompt_ids(loaded.tokenizer, question)) for question in QUESTIONS)
-    with pytest.raises(UsageError, match=rf"prompt of {longest} tokens.*sampling\.max_length"):
+    with pytest.raises(UsageError, match=rf"problem .* has {longest} tokens.*sampling\.max_length"):
         generate_batch(loaded, jobs(replace(SAMPLED, max_length=longest)))
     fits = generate_batch(loaded, jobs(replace(SAMPLED, max_length=longest + 1)))
     assert [len(t.token_ids) for t in fits if len(t.prompt_ids) == longest] == [1]

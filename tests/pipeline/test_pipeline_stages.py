@@ -116,8 +116,11 @@ def test_rows_of_a_lost_shard_are_made_again(tmp_path: Path) -> None:
     ("override", "difference"),
     [
         ("seed=1", "generate.seed: 0 -> 1"),
-        ("samples=3", "generate.samples: 2 -> 3"),
-        ("sampling.temperature=0.25", "generate.sampling.temperature: null -> 0.25"),
+        ("samples=3", "generate.samples.divtok/tiny-0.5m.arith-easy: 2 -> 3"),
+        (
+            "sampling.temperature=0.25",
+            "generate.sampling.divtok/tiny-0.5m.temperature: 1.0 -> 0.25",
+        ),
         ("generate.dtype=bfloat16", 'generate.dtype: "auto" -> "bfloat16"'),
         ("limit=1", "problems.benchmarks.arith-easy: "),
         ("generators=['divtok/tiny-0.9m']", "generate.models.divtok/tiny-0.5m: "),

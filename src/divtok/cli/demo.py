@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import LimitOption, config_from
-from divtok.cli.runs import evaluate_and_report, print_tables, run_stages
+from divtok.cli.runs import evaluate_and_report, leave_if_failed, print_tables, run_stages
 from divtok.config import RunConfig
 from divtok.pipeline.results import Example, examples
 from divtok.progress import say
@@ -38,6 +38,7 @@ def demo(
     _show_examples(store, config)
     print_tables(evaluations, config)
     _explain(evaluations, config, store)
+    leave_if_failed(store)
 
 
 def _show_examples(store: Run, config: RunConfig) -> None:
@@ -54,12 +55,13 @@ def _show_examples(store: Run, config: RunConfig) -> None:
 
 
 def _coloured(example: Example, theta: float) -> Text:
+    from divtok.api import token_texts
     from divtok.models import load_tokenizer
     from divtok.report.terminal import TrajectoryHeader, trajectory_text
 
     tokenizer = load_tokenizer(example.trajectory.generator)
     return trajectory_text(
-        [tokenizer.decode([token]) for token in example.trajectory.token_ids],
+        token_texts(tokenizer, example.trajectory.token_ids),
         example.trace.jsd_bits,
         theta,
         header=TrajectoryHeader(

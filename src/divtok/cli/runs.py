@@ -22,7 +22,7 @@ from divtok.cli.options import (
     open_run,
     run_folder,
 )
-from divtok.config import RunConfig
+from divtok.config import RunConfig, to_yaml
 from divtok.errors import EXIT_PARTIAL
 from divtok.evaluate.fit import ThetaFit
 from divtok.families import get_family
@@ -104,6 +104,7 @@ def score(
         config = config.model_copy(update={"score": section})
     with store.lock():
         stages.score(store, config)
+        store.write_config(to_yaml(config))
 
 
 def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
@@ -157,7 +158,7 @@ def fit(
     ]
     if file is not None:
         preset_overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
-    config = config_from([*preset_overrides, *(overrides or [])])
+    config = config_from([*(overrides or []), *preset_overrides])
     store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
     run_stages(store, config)
     from divtok.pipeline import results
@@ -169,6 +170,7 @@ def fit(
     else:
         _print_fit(family, found, preset.theta)
         say(f"report: {store.report / 'README.md'}")
+    leave_if_failed(store)
 
 
 def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
@@ -242,5 +244,5 @@ def _print_fit(family: str, found: ThetaFit, preset: float) -> None:
         table.add_row(*texts, style="bold" if chosen else None)
     Console().print(table)
     print(f"theta = {found.theta:g} (the family's preset is {preset:g})")
-    if found.theta in (found.curve[0].theta, found.curve[-1].theta):
+    if found.at_edge:
         print("It lies at the edge of the grid: the best theta may lie beyond it.")

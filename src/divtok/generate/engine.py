@@ -50,8 +50,10 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
     prompts = [prompt_ids(tokenizer, job.problem.question, protocol=job.protocol) for job in jobs]
     longest = max(len(prompt) for prompt in prompts)
     if longest >= sampling.max_length:
+        problem = jobs[[len(prompt) for prompt in prompts].index(longest)].problem
         raise UsageError(
-            f"A prompt of {longest} tokens leaves no room within max_length {sampling.max_length}.",
+            f"The prompt of {problem.benchmark} problem '{problem.id}' has {longest} tokens, which "
+            f"leaves no room within max_length {sampling.max_length}.",
             next_step="Raise sampling.max_length, or leave that problem out.",
         )
     written = _decode(loaded, jobs, prompts, longest)

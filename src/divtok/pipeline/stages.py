@@ -8,17 +8,19 @@ rows of an uninterrupted one. Confidences are cheap and are made anew each time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from divtok.config import RunConfig, resolve, to_yaml
-from divtok.errors import DataError, NothingScoredError
+from divtok.errors import ConfigError, DataError, NothingScoredError, did_you_mean
 from divtok.families import Generator
 from divtok.generate.engine import Job, generate_batch
 from divtok.grade import grade_trajectories
-from divtok.models import load_model, model_digest
+from divtok.models import load_model, load_tokenizer, model_digest
 from divtok.problems.benchmarks import load_benchmark, problems_digest
+from divtok.problems.encode import prompt_ids, response_ids
 from divtok.progress import say, track
 from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score import ESTIMATORS, Estimator, bind_parameters, score_trace
@@ -113,6 +115,7 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> traces"""
     trajectories = _trajectories(run)
+    questions = {(p.benchmark, p.id): p.question for p in run.problems.read()}
     _check_section(run, run.traces, "trace", _trace_identity(config))
     present = run.traces.keys()
     if retry_failed:
@@ -121,6 +124,8 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     for generator in config.generator_presets():
         p, q = config.pair_for(generator)
         rows = [t for t in trajectories if t.generator == generator.model]
+        if p != generator.model:
+            rows = _as_read_by(p, rows, questions, config)
         plan = plan_batches(
             [len(t.prompt_ids) + len(t.token_ids) for t in rows],
             max_tokens=section.max_batch_tokens,
@@ -143,7 +148,11 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
             )
             for batch in missing:
                 made = pair.trace_batch(batch, workspace_bytes=section.workspace_mb * 1_000_000)
-                run.traces.append([t for t in made if (t.key, t.p, t.q) not in present])
+                marked = [
+                    replace(trace, retokenized=trajectory.retokenized)
+                    for trace, trajectory in zip(made, batch, strict=True)
+                ]
+                run.traces.append([t for t in marked if (t.key, t.p, t.q) not in present])
                 advance(len(batch))
 
 
@@ -165,6 +174,8 @@ def score(run: Run, config: RunConfig) -> None:
             next_step="Look at the column 'reason' of its traces.",
         )
     run.confidences.replace(confidences)
+    if config.score.theta is None and (config.trace.reader or config.trace.auxiliary):
+        say(f"score: theta {config.theta:g} is the family's, fitted for another pair than this one")
     say(
         f"score: {len(chosen)} estimators, {len(confidences)} confidences at theta {config.theta:g}"
     )
@@ -178,9 +189,20 @@ def chosen_estimators(config: RunConfig) -> list[Estimator]:
 
 
 def check_choices(config: RunConfig) -> None:
-    """Refuse unknown estimators and model folders that are not there, before any long work."""
+    """Refuse what can be known to be wrong before any long work starts."""
     chosen_estimators(config)
     _trace_identity(config)
+    names = config.benchmark_names()
+    for name in config.benchmark_files:
+        if name not in names:
+            raise ConfigError(
+                f"benchmark_files names '{name}', which is not among the benchmarks.",
+                next_step=did_you_mean(name, names),
+            )
+    generators = [generator.model for generator in config.generator_presets()]
+    for key, values in (("benchmarks", names), ("generators", generators)):
+        if len(set(values)) < len(values):
+            raise ConfigError(f"The same name stands twice in {key}: {', '.join(values)}.")
 
 
 def failed_rows(run: Run) -> list[Trace]:
@@ -193,9 +215,42 @@ def _trajectories(run: Run) -> list[Trajectory]:
     if not trajectories:
         raise DataError(
             f"The run {run.path} has no trajectories yet.",
-            next_step="Generate or import some first.",
+            next_step="Generate some first: divtok run",
         )
     return trajectories
+
+
+def _as_read_by(
+    reader: str,
+    rows: Sequence[Trajectory],
+    questions: Mapping[tuple[str, str], str],
+    config: RunConfig,
+) -> list[Trajectory]:
+    """Trajectories of another generator in the reader's own tokens and prompt template.
+
+    Ids mean the same only under the same tokenizer; otherwise the text is what they share.
+    """
+    tokenizer = load_tokenizer(reader, revision=config.revisions.get(reader))
+    vocabulary = tokenizer.get_vocab()
+    same: dict[str, bool] = {}
+    read: list[Trajectory] = []
+    for row in rows:
+        if row.generator not in same:
+            own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
+            same[row.generator] = own.get_vocab() == vocabulary
+        if same[row.generator]:
+            read.append(row)
+            continue
+        question = questions[row.benchmark, row.problem_id]
+        read.append(
+            replace(
+                row,
+                prompt_ids=prompt_ids(tokenizer, question, protocol=row.protocol),
+                token_ids=response_ids(tokenizer, row.text),
+                retokenized=True,
+            )
+        )
+    return read
 
 
 def _check_section(
@@ -215,8 +270,11 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
         "seed": config.seed,
         "protocol": config.protocol,
         "dtype": config.generate.dtype,
-        "sampling": config.sampling.model_dump(),
-        "samples": config.samples,
+        "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
+        "samples": {
+            g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
+            for g in generators
+        },
         "models": {
             g.model: model_digest(g.model, revision=config.revisions.get(g.model))
             for g in generators

@@ -124,6 +124,8 @@ def metric_table(
         cells = tuple(figures.get(name) for name in names)
         rows.append(Row((generator, _accuracy(members), *cells), section=benchmark))
     caption = _metric_caption(metric, better, protocol, bool(unranked & {e for e, _ in names}))
+    thetas = sorted({e.params["theta"] for e in evaluations if "theta" in e.params}, key=str)
+    caption += "".join(f" theta = {theta} bits." for theta in thetas)
     caption += f" {_left_out(groups)}{_undefined(evaluations, metric)}"
     if len(rows) > 1:
         mean, partial = _mean_row(columns, rows)

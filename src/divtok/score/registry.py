@@ -90,6 +90,11 @@ def bind_parameters(spec: Estimator, given: Mapping[str, Scalar]) -> dict[str, S
             )
         check_parameter(name, value)
         bound[name] = value
+    if bound.keys() >= {"a", "b"} and float(bound["b"]) > float(bound["a"]):
+        raise UsageError(
+            f"b ({bound['b']}) is above a ({bound['a']}): more divergence would mean more trust.",
+            next_step="Give b a value up to a.",
+        )
     return bound
 
 

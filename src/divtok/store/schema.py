@@ -201,6 +201,7 @@ TRACES = Layout(
         number("dropped_mass_p", unit="probability"),
         number("dropped_mass_q", unit="probability"),
         flag("exact"),
+        flag("retokenized"),
         choice("status", get_args(TraceStatus)),
         text("reason", nullable=True),
     ),

@@ -46,6 +46,7 @@ class Pair:
 
     p: Reader
     q: Reader
+    theta: float | None = None  # the family's, kept for the caller; tracing knows no threshold
 
     def __post_init__(self) -> None:
         check_same_tokens(self.p, self.q)
