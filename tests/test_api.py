@@ -13,12 +13,12 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import divtok
-from divtok.api import token_texts
 from divtok.errors import EXIT_NOTHING, EXIT_USAGE, NothingScoredError, UsageError
 from divtok.families import FAMILIES, theta_for
 from divtok.models import load_tokenizer
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.trace.pair import Pair
+from divtok.trace.spans import token_texts
 
 QUESTION = "Ada has 12 eggs. Ada buys 30 more eggs. How many eggs does Ada have now?"
 RESPONSE = r"12 plus 30 is 42. The answer is \boxed{42}."

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families import FAMILIES, theta_for
-from divtok.models import DType, Tokenizer
+from divtok.models import DType
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Scalar, Trace
 from divtok.score import ESTIMATORS, bind_parameters, check_parameter, score_trace
 from divtok.score.dtc import divergent_count, divergent_tokens
 from divtok.trace.pair import Pair
 from divtok.trace.pair import load_pair as load_models
+from divtok.trace.spans import token_texts
 
 if TYPE_CHECKING:
     import torch
-
-INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,25 +163,3 @@ def _tokens(pair: Pair, ids: tuple[int, ...], trace: Trace, theta: float) -> tup
         Token(text=text, jsd_bits=float(bits), divergent=bool(counts))
         for text, bits, counts in zip(texts, trace.jsd_bits, divergent, strict=True)
     )
-
-
-def token_texts(tokenizer: Tokenizer, ids: tuple[int, ...]) -> list[str]:
-    """Each token's share of the decoded text; a character made by several goes to the last.
-
-    Tokens decoded one by one would lose such characters, and with some tokenizers the blanks, so
-    each is decoded behind the ones before it.
-    """
-
-    def decode(start: int, stop: int) -> str:
-        return tokenizer.decode(list(ids[start:stop]), clean_up_tokenization_spaces=False)
-
-    texts: list[str] = []
-    start = shared = 0  # ids[start:shared] are told already and only give the next ones context
-    for stop in range(1, len(ids) + 1):
-        text = decode(start, stop)
-        if text.endswith(INCOMPLETE) and stop < len(ids):
-            texts.append("")
-            continue
-        texts.append(text[len(decode(start, shared)) :])
-        start, shared = shared, stop
-    return texts

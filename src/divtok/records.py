@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int32]
 Scalar = float | int | str | bool
 
 FinishReason = Literal["stop", "length"]

@@ -18,7 +18,7 @@ from problems_samples import (
 )
 
 from divtok.errors import EXIT_USAGE, ModelError, UsageError
-from divtok.problems.encode import prompt_ids, response_ids, template_digest
+from divtok.problems.encode import prompt_ids, response_ids
 from divtok.problems.prompts import SYSTEM_PROMPT, fold_system_into_user, messages_for
 
 TOKENIZER = chat_tokenizer()
@@ -167,9 +167,3 @@ def test_a_response_is_its_text_and_nothing_more(adds_bos: bool) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_response_decodes_to_itself(text: str) -> None:
     assert TOKENIZER.decode(response_ids(TOKENIZER, text)) == text
-
-
-def test_the_template_digest_tells_templates_apart() -> None:
-    digests = [template_digest(chat_tokenizer(template)) for template in (CHATML, CHATML, WITH_BOS)]
-    assert digests[0] == digests[1] != digests[2]
-    assert template_digest(chat_tokenizer(None)) not in digests

@@ -55,9 +55,9 @@ def _show_examples(store: Run, config: RunConfig) -> None:
 
 
 def _coloured(example: Example, theta: float) -> Text:
-    from divtok.api import token_texts
     from divtok.models import load_tokenizer
     from divtok.report.terminal import TrajectoryHeader, trajectory_text
+    from divtok.trace.spans import token_texts
 
     tokenizer = load_tokenizer(example.trajectory.generator)
     return trajectory_text(

@@ -7,7 +7,7 @@ of models or files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from divtok.evaluate import metrics
 from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
 from divtok.evaluate.group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
 from divtok.evaluate.metrics import Bools, Floats, Ints
-from divtok.records import Evaluation, Interval, Scalar, Verdict
+from divtok.records import Evaluation, Interval, Verdict
 
 RANKING_ONLY = "ranking only"
 
@@ -127,7 +127,7 @@ def evaluate_estimator(
         benchmark=benchmark,
         generator=generator,
         estimator=column.estimator,
-        params=_copy(column.params),
+        params=dict(column.params),
         n=n,
         accuracy=float(right.mean()),
         n_scored=len(scores),
@@ -214,7 +214,3 @@ def _natural(
         ece_interval=calibrated.interval,
         auroc_interval=auroc_span,
     )
-
-
-def _copy(params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    return dict(params)

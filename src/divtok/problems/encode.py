@@ -6,7 +6,6 @@ way. Thinking is off; text of a user can never smuggle in a control token.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from itertools import pairwise
 from typing import Any
@@ -39,11 +38,6 @@ def prompt_ids(tokenizer: Any, question: str, *, protocol: str = "cot") -> tuple
 def response_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Token ids of a response that came as text: nothing added, special tokens as plain text."""
     return tuple(_encode(tokenizer, text, split_special_tokens=True))
-
-
-def template_digest(tokenizer: Any) -> str:
-    """A short fingerprint of the chat template: a changed template makes other trajectories."""
-    return hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:16]
 
 
 def _render(tokenizer: Any, messages: list[Message]) -> str:

@@ -1,4 +1,4 @@
-"""Which tokens of a response are not reasoning: its final answer, and the end of its turn.
+"""Tokens and their text: which are the final answer or end the turn, and what each one spells.
 
 Works on token ids and a tokenizer that can decode; what counts as the answer is decided in grade/.
 """
@@ -96,6 +96,28 @@ def turn_end(token_ids: Sequence[int], end_ids: Collection[int]) -> int:
     while end > 0 and token_ids[end - 1] in end_ids:
         end -= 1
     return end
+
+
+def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Each token's share of the decoded text; a character made by several goes to the last.
+
+    Tokens decoded one by one would lose such characters, and with some tokenizers the blanks, so
+    each is decoded behind the ones before it.
+    """
+
+    def decode(start: int, stop: int) -> str:
+        return _decode(tokenizer, list(ids[start:stop]), False)
+
+    texts: list[str] = []
+    start = shared = 0  # ids[start:shared] are told already and only give the next ones context
+    for stop in range(1, len(ids) + 1):
+        text = decode(start, stop)
+        if text.endswith(_INCOMPLETE) and stop < len(ids):
+            texts.append("")
+            continue
+        texts.append(text[len(decode(start, shared)) :])
+        start, shared = shared, stop
+    return texts
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int], skip_special: bool) -> str:
