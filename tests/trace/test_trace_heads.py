@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trace_samples import naive_jsd_bits
 
 from divtok.errors import UsageError
-from divtok.trace.heads import Head, HeadMetrics, head_logits, pair_metrics
+from divtok.trace.heads import pair_metrics
+from divtok.trace.kernels.common import Head, HeadMetrics, head_logits
 
 INF = float("inf")
 T, DP, DQ, VP, VQ = 37, 24, 16, 211, 190

@@ -12,7 +12,7 @@ from trace_samples import SavedPair, bigram_reader, byte_level_tokenizer, naive_
 
 from divtok.errors import DataError, ModelError, UsageError
 from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
-from divtok.trace.heads import Head
+from divtok.trace.kernels.common import Head
 from divtok.trace.pair import Pair, load_pair
 
 NAN = float("nan")

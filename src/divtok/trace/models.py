@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
 from divtok.models import DType, LoadedModel, load_model
-from divtok.trace.heads import Head, head_logits
+from divtok.trace.kernels.common import Head, head_logits
 
 if TYPE_CHECKING:
     import torch

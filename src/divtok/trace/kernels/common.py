@@ -1,0 +1,169 @@
+"""What the paths of the head stage share: the output layer, the chunks, and the finished numbers.
+
+A path is a row kernel. It takes the float32 logits of a chunk of positions from both models and
+fills one column of numbers per position; the matrix products and the chunks are the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from divtok.trace.divergence import ROUNDING_BITS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FLOAT_BYTES = 4
+
+# What a row kernel fills in, one row of its output each. `lse` is the log-sum-exp over the shared
+# width, `tail` over the tokens beyond it. All in nats but `jsd_bits`.
+COLUMNS: tuple[str, ...] = (
+    "lse_p",
+    "lse_q",
+    "tail_p",
+    "tail_q",
+    "logprob_p",
+    "logprob_q",
+    "entropy_p",
+    "entropy_q",
+    "kl_pq",
+    "kl_qp",
+    "jsd_bits",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """An output layer: logits = softcap(scale * (hidden @ weight.T + bias)).
+
+    `weight` is [V, D], `bias` [V]. With a soft-cap c the logits become c * tanh(logits / c).
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    softcap: float | None = None
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """V, the number of logits."""
+        return int(self.weight.shape[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadMetrics:
+    """One value per position, tensors [T] in float32 on the device of p's hidden states.
+
+    Log-probs, entropies and KLs in nats. A KL is +inf where the other model masks a token that
+    this one allows. `finite_*` is False where the logits are no distribution (NaN, +inf, or every
+    shared token masked); all numbers are NaN there.
+    """
+
+    logprob_p: Tensor
+    logprob_q: Tensor
+    entropy_p: Tensor
+    entropy_q: Tensor
+    jsd_bits: Tensor
+    kl_pq: Tensor
+    kl_qp: Tensor
+    dropped_p: Tensor  # probability of the tokens beyond the shared width, before the crop
+    dropped_q: Tensor
+    finite_p: Tensor
+    finite_q: Tensor
+
+
+class RowKernel(Protocol):
+    """Logits [N, Vp], [N, Vq] in float32 (may be overwritten) and tokens [N] -> `out` [COLUMNS, N].
+
+    Both distributions are those of the first `width` logits.
+    """
+
+    def __call__(
+        self, logits_p: Tensor, logits_q: Tensor, tokens: Tensor, width: int, out: Tensor
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """The arguments of the head stage, checked: see `divtok.trace.heads.pair_metrics`."""
+
+    hidden_p: Tensor  # [T, Dp]
+    head_p: Head
+    hidden_q: Tensor  # [T, Dq]
+    head_q: Head
+    tokens: Tensor  # [T]
+    width: int
+
+
+def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -> HeadMetrics:
+    """All positions through `kernel`, `rows` at a time in two buffers that are used again."""
+    import torch
+
+    length, device = len(work.tokens), work.hidden_p.device
+    out = torch.empty(len(COLUMNS), length, dtype=torch.float32, device=device)
+    rows = max(1, min(rows, length))
+    buffers = [
+        torch.empty(rows, head.width, dtype=torch.float32, device=head.weight.device)
+        for head in (work.head_p, work.head_q)
+    ]
+    for start in range(0, length, rows):
+        chunk = slice(start, start + rows)
+        logits = [
+            head_logits(head, hidden[chunk], out=buffer, weight_bytes=weight_bytes).to(device)
+            for head, hidden, buffer in zip(
+                (work.head_p, work.head_q), (work.hidden_p, work.hidden_q), buffers, strict=True
+            )
+        ]
+        kernel(logits[0], logits[1], work.tokens[chunk], work.width, out[:, chunk])
+    return finish(out)
+
+
+def finish(columns: Tensor) -> HeadMetrics:
+    """A row kernel's output [COLUMNS, T] as metrics; positions without a distribution are NaN."""
+    values = dict(zip(COLUMNS, columns, strict=True))
+    finite: dict[str, Tensor] = {}
+    for model in ("p", "q"):
+        lse, tail = values.pop(f"lse_{model}"), values.pop(f"tail_{model}")
+        finite[f"finite_{model}"] = lse.isfinite() & (tail < float("inf"))
+        values[f"dropped_{model}"] = (tail - lse).sigmoid()
+    jsd = values["jsd_bits"]
+    rounding = (jsd >= -ROUNDING_BITS) & (jsd <= 1 + ROUNDING_BITS)
+    values["jsd_bits"] = jsd.clamp(0.0, 1.0).where(rounding, jsd)
+    broken = ~(finite["finite_p"] & finite["finite_q"])
+    masked = {name: value.masked_fill(broken, float("nan")) for name, value in values.items()}
+    return HeadMetrics(**masked, **finite)
+
+
+def head_logits(
+    head: Head, hidden: Tensor, *, out: Tensor | None = None, weight_bytes: int = 16 << 20
+) -> Tensor:
+    """Hidden states [N, D] -> logits [N, V] in float32, on the device of the weights.
+
+    Written into the first rows of `out` where given. Half-precision weights that the device cannot
+    multiply into float32 are widened a block of rows at a time, within `weight_bytes`.
+    """
+    import torch
+
+    weight = head.weight
+    hidden = hidden.to(weight.device)
+    if out is None:
+        out = torch.empty(len(hidden), head.width, dtype=torch.float32, device=weight.device)
+    logits = out[: len(hidden)]
+    if weight.dtype == torch.float32:
+        torch.mm(hidden.float(), weight.T, out=logits)
+    elif weight.is_cuda and hidden.dtype == weight.dtype and weight.dtype.itemsize == 2:
+        torch.mm(hidden, weight.T, out_dtype=torch.float32, out=logits)
+    else:
+        wide = hidden.float()
+        rows = max(1, weight_bytes // (FLOAT_BYTES * weight.shape[1]))
+        for start in range(0, head.width, rows):
+            block = slice(start, start + rows)
+            logits[:, block] = torch.mm(wide, weight[block].float().T)
+    if head.bias is not None:
+        logits += head.bias.to(logits)
+    if head.scale != 1.0:
+        logits *= head.scale
+    if head.softcap is not None:
+        logits.div_(head.softcap).tanh_().mul_(head.softcap)
+    return logits
