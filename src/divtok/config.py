@@ -26,6 +26,7 @@ from divtok.errors import ConfigError, did_you_mean
 from divtok.families import FAMILIES, Family, Generator, get_family
 from divtok.models import DType
 from divtok.records import Sampling, Scalar
+from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 MAX_CONFIG_BYTES = 1_000_000
 
@@ -60,6 +61,7 @@ class GenerateSection(Section):
     batch_size: Positive = 128
     dtype: DType = "auto"
     device: str | None = None
+    device_map: str | None = None  # spreads the model over all GPUs instead
 
 
 class GradeSection(Section):
@@ -70,11 +72,19 @@ class GradeSection(Section):
 class TraceSection(Section):
     reader: str | None = None  # p; left out: the generator (white-box) or the family's reader
     auxiliary: str | None = None  # q; left out: the family's
-    max_batch_tokens: Positive = 16384
+    max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
-    workspace_mb: Positive = 64
+    workspace_mb: Positive | None = None  # left out: 32 on the CPU, 640 on a GPU
     dtype: DType = "auto"
     device: str | None = None
+    q_device: str | None = None  # left out: where p is
+    device_map: str | None = None  # spreads both models over all GPUs instead
+    compile: Literal["auto", "always", "never"] = "auto"
+
+    def budget(self) -> Budget:
+        """What tracing may hold at once, as a fresh value: it shrinks when memory runs out."""
+        given = self.workspace_mb
+        return Budget(self.max_batch_tokens, None if given is None else given * 1_000_000)
 
 
 class ScoreSection(Section):

@@ -45,6 +45,10 @@ class ModelError(DivtokError):
     """A model or tokenizer cannot be loaded, or two of them do not fit together."""
 
 
+class ResourceError(DivtokError):
+    """The machine has too little memory for what was asked."""
+
+
 class StoreError(DivtokError):
     """A run folder is corrupt, locked, or was made with another configuration."""
 

@@ -45,7 +45,7 @@ class Family:
         for generator in self.generators:
             if generator.model == model:
                 return generator
-        if Path(model).is_dir():  # a local copy or a model of one's own, sampled like the first
+        if Path(model).exists():  # a local copy or a model of one's own, sampled like the first
             return replace(self.generators[0], model=model, base=None)
         models = [generator.model for generator in self.generators]
         raise UsageError(

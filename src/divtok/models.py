@@ -1,23 +1,23 @@
-"""Reading models and tokenizers from a folder or the hub: the one door for every stage.
+"""Reading models and tokenizers from a folder, a GGUF file or the hub: one door for every stage.
 
-Weights come from safetensors only, and code that travels with a model is never run unless asked
-for by name. Knows nothing of what a model is then used for.
+Weights come from safetensors or GGUF only, and code that travels with a model is never run unless
+asked for by name. Knows nothing of what a model is then used for.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
-import textwrap
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from divtok.errors import MissingExtraError, ModelError, UsageError, did_you_mean
+from divtok.errors import ModelError, UsageError, did_you_mean
 from divtok.families import resolve_model
+from divtok.gguf.cache import cache_folder, converted, find_gguf, gguf_digest
+from divtok.model_errors import check_complete, need_module, need_transformers, quiet, reading
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,9 @@ _PLAIN_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 _MEGABYTE = 1 << 20
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
+
+# Ways to spread a model over several GPUs; in place of one of them a device may be named.
+SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 class Tokenizer(Protocol):
@@ -50,7 +53,11 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModel:
-    """A model in evaluation mode on one device, with its tokenizer. `name` is the ref as given."""
+    """A model in evaluation mode with its tokenizer. `name` is the ref as given.
+
+    `device` is where its inputs go: the model's own, or that of its embedding where it is spread
+    over several.
+    """
 
     name: str
     revision: str | None
@@ -82,20 +89,9 @@ class LoadedModel:
 def load_tokenizer(
     ref: str, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> Any:
-    """The tokenizer of a model folder or hub id; ModelError in one line where it cannot be read."""
-    _need_transformers()
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-    from transformers.models.auto.tokenization_auto import get_tokenizer_config
-
-    place = _place(ref)
-    with _reading(ref, place, "The tokenizer of"):
-        settings = get_tokenizer_config(place, revision=revision)
-        _check_remote_code(ref, place, settings, revision, trust_remote_code)
-        # The automatic class puts some families' own splitting rules in place of tokenizer.json,
-        # even where the checkpoint says that the file alone is the tokenizer.
-        plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
-        loader: Any = PreTrainedTokenizerFast if plain else AutoTokenizer
-        return loader.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
+    """The tokenizer of a model folder, GGUF file or hub id; ModelError where it cannot be read."""
+    need_transformers()
+    return _read_tokenizer(_place(ref), ref, revision, trust_remote_code)
 
 
 def load_model(
@@ -104,53 +100,78 @@ def load_model(
     revision: str | None = None,
     dtype: DType = "auto",
     device: str | torch.device | None = None,
+    device_map: str | None = None,
     trust_remote_code: bool = False,
 ) -> LoadedModel:
     """A causal language model and its tokenizer, ready to run on `device` (default: a GPU if any).
 
+    `device_map` spreads it over all GPUs instead: "auto", "balanced", "balanced_low_0" or
+    "sequential" as in transformers; a device named there is the same as `device`. What the GPUs
+    cannot hold is refused, not kept elsewhere.
     `dtype="auto"` is float32 on the CPU, and on a GPU bfloat16 where the checkpoint is half
     precision. A checkpoint that lacks weights of its architecture is refused, since transformers
     would fill them with random numbers.
     """
-    _need_transformers()
-    from transformers import AutoConfig, PreTrainedConfig
+    need_transformers()
+    import torch
 
-    if dtype not in get_args(DType):
-        raise UsageError(
-            f"Unknown dtype '{dtype}'.", next_step=did_you_mean(dtype, get_args(DType))
-        )
-    where = pick_device(device)
+    _check_dtype(dtype)
+    where, spread = _pick_place(device, device_map)
     place = _place(ref)
-    with _reading(ref, place, "The model"):
-        settings, _ = PreTrainedConfig.get_config_dict(place, revision=revision)
-        _check_remote_code(ref, place, settings, revision, trust_remote_code)
-        config = AutoConfig.from_pretrained(
-            place, revision=revision, trust_remote_code=trust_remote_code
-        )
-    tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trust_remote_code)
-    number = _pick_dtype(dtype, where, config)
-    with _reading(ref, place, "The model"), _quiet():
+    config = _read_config(place, ref, revision, trust_remote_code)
+    tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
+    number = getattr(torch, _pick_dtype(dtype, where, lambda: config))
+    with _reading(ref, place, "The model"), quiet():
         model, report = _auto_class(config).from_pretrained(
             place,
             config=config,
             revision=revision,
             dtype=number,
+            device_map=spread,
             use_safetensors=True,
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
         )
-        _check_complete(ref, report)
-        model = model.to(where).eval().requires_grad_(False)
+        check_complete(ref, report)
+        if spread is None:
+            model = model.to(where)
+        else:
+            where = _check_spread(ref, model)
+        model = model.eval().requires_grad_(False)
     return LoadedModel(ref, revision, model, tokenizer, where, number)
+
+
+def resolve_dtype(
+    ref: str,
+    dtype: DType = "auto",
+    *,
+    device: str | torch.device | None = None,
+    device_map: str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> str:
+    """The number format that `load_model` would use with these arguments; loads no weights."""
+    _check_dtype(dtype)
+    if dtype != "auto":
+        return dtype
+    need_transformers()
+    where, _ = _pick_place(device, device_map)
+
+    def config() -> Any:
+        return _read_config(_place(ref), ref, revision, trust_remote_code)
+
+    return _pick_dtype(dtype, where, config)
 
 
 def model_digest(ref: str, *, revision: str | None = None) -> str:
     """A short fingerprint of a model for telling on resume that it changed; loads no weights.
 
     A folder is known by its small files, and by the size, the first and the last megabyte of its
-    weight files; a hub model by its name and revision.
+    weight files; a GGUF file by its size and megabytes of it; a hub model by its name and revision.
     """
-    place = Path(_place(ref))
+    place = Path(_locate(ref))
+    if (gguf := find_gguf(place)) is not None:
+        return gguf_digest(gguf)
     if not place.is_dir():
         return f"{ref}@{revision or 'main'}"
     digest = hashlib.sha256()
@@ -187,14 +208,87 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     return picked
 
 
-def _pick_dtype(dtype: DType, device: torch.device, config: Any) -> torch.dtype:
-    import torch
+def _pick_place(
+    device: str | torch.device | None, device_map: str | None
+) -> tuple[torch.device, str | None]:
+    """The device that decides the number format, and the way to spread, if any."""
+    if device_map is None:
+        return pick_device(device), None
+    if device is not None:
+        raise UsageError(
+            f"Both device '{device}' and device_map '{device_map}' are given.",
+            next_step="Give one of them.",
+        )
+    if device_map in SPREADS:
+        need_module("accelerate", "models", purpose="Spreading a model over devices")
+        return pick_device(None), device_map
+    try:
+        return pick_device(device_map), None
+    except UsageError as error:
+        raise UsageError(
+            error.what, next_step=f"Give a device_map of {', '.join(SPREADS)}, or a device."
+        ) from error
 
+
+def _check_spread(ref: str, model: Any) -> torch.device:
+    """Where the inputs of a spread model go; refuses one that the GPUs cannot hold.
+
+    Weights kept elsewhere are moved in for each layer's turn, so the head could not be read apart.
+    """
+    # Only a model on more than one device, or on the disk, has such a map.
+    places: dict[str, Any] = getattr(model, "hf_device_map", {})
+    outside = {str(place) for place in places.values()} & {"cpu", "disk"}
+    if outside:
+        raise ModelError(
+            f"The model '{ref}' does not fit: a part of it would be kept on "
+            f"{' and '.join(sorted(outside))}, which is not supported.",
+            next_step="Use more or larger GPUs, a smaller dtype (bfloat16), or the device cpu.",
+        )
+    return model.get_input_embeddings().weight.device
+
+
+def _check_dtype(dtype: str) -> None:
+    if dtype not in get_args(DType):
+        raise UsageError(
+            f"Unknown dtype '{dtype}'.", next_step=did_you_mean(dtype, get_args(DType))
+        )
+
+
+def _pick_dtype(dtype: DType, device: torch.device, config: Callable[[], Any]) -> str:
+    """The one rule for "auto"; asks for the config only where it matters."""
     if dtype != "auto":
-        return getattr(torch, dtype)
-    stored = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
-    half = stored in (torch.bfloat16, torch.float16, "bfloat16", "float16")
-    return torch.bfloat16 if half and device.type == "cuda" else torch.float32
+        return dtype
+    if device.type != "cuda":
+        return "float32"
+    read = config()
+    stored = getattr(read.get_text_config(), "dtype", None) or getattr(read, "dtype", None)
+    half = str(stored).removeprefix("torch.") in ("bfloat16", "float16")
+    return "bfloat16" if half else "float32"
+
+
+def _read_config(place: str, ref: str, revision: str | None, trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig, PreTrainedConfig
+
+    with _reading(ref, place, "The model"):
+        settings, _ = PreTrainedConfig.get_config_dict(place, revision=revision)
+        _check_remote_code(ref, place, settings, revision, trust_remote_code)
+        return AutoConfig.from_pretrained(
+            place, revision=revision, trust_remote_code=trust_remote_code
+        )
+
+
+def _read_tokenizer(place: str, ref: str, revision: str | None, trust_remote_code: bool) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    with _reading(ref, place, "The tokenizer of"):
+        settings = get_tokenizer_config(place, revision=revision)
+        _check_remote_code(ref, place, settings, revision, trust_remote_code)
+        # The automatic class puts some families' own splitting rules in place of tokenizer.json,
+        # even where the checkpoint says that the file alone is the tokenizer.
+        plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
+        loader: Any = PreTrainedTokenizerFast if plain else AutoTokenizer
+        return loader.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
 
 
 def _auto_class(config: Any) -> Any:
@@ -205,18 +299,6 @@ def _auto_class(config: Any) -> Any:
     remote = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     known = remote or type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     return AutoModelForCausalLM if known else AutoModelForImageTextToText
-
-
-def _check_complete(ref: str, report: Mapping[str, Any]) -> None:
-    missing = sorted(report["missing_keys"])
-    wrong = sorted(str(key) for key in report["mismatched_keys"])
-    if missing or wrong:
-        named = ", ".join((missing + wrong)[:3])
-        raise ModelError(
-            f"The model '{ref}' is incomplete: {len(missing) + len(wrong)} of its weights are "
-            f"missing or of another shape ({named}).",
-            next_step="Fetch it again, or check that config.json belongs to these weights.",
-        )
 
 
 def _check_remote_code(
@@ -241,10 +323,17 @@ def _check_remote_code(
 
 
 def _place(ref: str) -> str:
-    """Where to read a ref from: a packaged model's folder, a local folder, or a hub id."""
+    """Where transformers reads a ref from: its place, or the safetensors copy of a GGUF file."""
+    place = _locate(ref)
+    gguf = find_gguf(Path(place))
+    return place if gguf is None else str(converted(gguf))
+
+
+def _locate(ref: str) -> str:
+    """What a ref names: a packaged model's folder, a local folder, a GGUF file, or a hub id."""
     ref = resolve_model(ref)
     path = Path(ref).expanduser()
-    if ref and path.is_dir():
+    if ref and (path.is_dir() or path.suffix.lower() == ".gguf"):
         return str(path)
     # A hub id is `name` or `owner/name`; anything else can only have been meant as a folder.
     if path.is_absolute() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", ref):
@@ -255,49 +344,11 @@ def _place(ref: str) -> str:
     return ref
 
 
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Without transformers' own progress bar: the stages report theirs."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _reading(ref: str, place: str, what: str) -> Generator[None]:
-    """Turns the many ways in which reading can fail into one line with the next step."""
-    from huggingface_hub.errors import StrictDataclassError
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (
-        StrictDataclassError,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ImportError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:
-        cause = textwrap.shorten(str(error), 200, placeholder=" ...") or type(error).__name__
-        raise ModelError(
-            f"{what} '{ref}' cannot be read ({cause}).",
-            next_step="Check that the folder holds a complete model with safetensors weights."
-            if Path(place).is_dir()
-            else "Check the name, the network and HF_TOKEN, or give the path of a local folder.",
-        ) from error
-
-
-def _need_transformers() -> None:
-    for module in ("torch", "transformers"):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(module, "models", purpose="Running a model")
+def _reading(ref: str, place: str, what: str) -> AbstractContextManager[None]:
+    if Path(place).is_relative_to(cache_folder()):
+        next_step = f"Its converted copy may be damaged: remove {place}, then load it again."
+    elif Path(place).is_dir():
+        next_step = "Check that the folder holds a complete model with safetensors weights."
+    else:
+        next_step = "Check the name, the network and HF_TOKEN, or give the path of a local folder."
+    return reading(f"{what} '{ref}'", next_step=next_step)

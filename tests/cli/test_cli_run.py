@@ -141,6 +141,31 @@ def test_evaluate_prints_tables_without_json(
         assert text in said.out
 
 
+def test_evaluate_says_how_many_tokens_lie_near_theta(
+    finished: FinishedRun, divtok: Command
+) -> None:
+    """Counted here from the traces anew, in the band that the output names."""
+    run = Run.open(finished.folder)
+    rows = json.loads(divtok("evaluate", finished.folder, "--json").out)
+    (found,) = rows[0]["near_theta"]
+    assert all(row["near_theta"] == [found] for row in rows), "there is one generator"
+    assert (found["generator"], found["theta"]) == (GENERATOR, FAMILIES["tiny"].theta)
+    low, high = found["theta"] - found["band_bits"], found["theta"] + found["band_bits"]
+    bits = [trace.jsd_bits[trace.reasoning()] for trace in run.traces.read()]
+    near = [int(((b >= low) & (b <= high)).sum()) for b in bits]
+    assert (found["tokens"], found["near"]) == (sum(map(len, bits)), sum(near))
+    assert (found["trajectories"], found["trajectories_near"]) == (8, sum(map(bool, near)))
+    assert found["share"] == found["near"] / found["tokens"]
+    counts = [-c.value for c in run.confidences.read() if c.estimator == "count" and c.value]
+    assert found["count"] == sum(counts)
+    line = " ".join(divtok("evaluate", finished.folder).out.partition("Near theta: ")[2].split())
+    assert line.startswith(f"{GENERATOR} with {FAMILIES['tiny'].auxiliary}: ")
+    assert f"{found['tokens']:,} reasoning tokens" in line
+    assert f"within {found['band_bits']:g} bits of theta {found['theta']:g}" in line
+    assert "Near theta: " in finished.said.out
+    assert "## Tokens near theta" in (finished.folder / "report" / "README.md").read_text()
+
+
 def test_a_run_is_found_by_name_and_by_folder(
     finished: FinishedRun, tmp_path: Path, divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

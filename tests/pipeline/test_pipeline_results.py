@@ -155,3 +155,53 @@ def test_the_stored_config_is_the_one_that_was_kept(tmp_path: Path) -> None:
     run = handmade_run(tmp_path, [Row()], config=config)
     assert results.stored_config(run) == config
     assert results.protocol_of(results.stored_config(run)).bins == 7
+
+
+def near_run(folder: Path, dtype: object, *, theta: float = 0.3) -> Run:
+    """Two trajectories of 4 tokens at 0, 0.3, 0.6 and 0.9 bits, and one that failed."""
+    rows = [Row("a", values={"nsl": 0.5}), Row("b", values={"nsl": 0.5}), Row("c")]
+    run = handmade_run(folder, rows, config=small_config(f"score.theta={theta}"))
+    with run.lock():
+        failed = trace_of(rows[-1], status="too_long", reason="2 tokens too many")
+        run.traces.append([failed])
+        section = {"dtype": dtype, "models": {"gen": "digest", "aux": "digest"}}
+        run.write_manifest({**(run.manifest() or {}), "trace": section})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "band"),
+    [
+        ("float32", "float32", 1e-4),
+        ("bfloat16", "half", 0.02),
+        ("auto", "unknown", 0.02),
+        ({"gen": "float32", "aux": "float32"}, "float32", 1e-4),
+        ({"gen": "bfloat16", "aux": "float32"}, "half", 0.02),
+        ({"gen": "bfloat16"}, "unknown", 0.02),
+    ],
+)
+def test_tokens_near_theta_are_counted_in_the_band_of_the_recorded_type(
+    tmp_path: Path, dtype: object, precision: str, band: float
+) -> None:
+    run = near_run(tmp_path, dtype)
+    (found,) = results.results_of(run, results.stored_config(run)).near_theta
+    assert (found.generator, found.p, found.q) == ("gen", "gen", "aux")
+    assert (found.precision, found.band_bits, found.theta) == (precision, band, 0.3)
+    assert (found.trajectories, found.tokens, found.near, found.trajectories_near) == (2, 8, 2, 2)
+
+
+def test_a_run_that_does_not_say_its_type_is_unknown(tmp_path: Path) -> None:
+    run = handmade_run(tmp_path, [Row(values={"nsl": 0.5})])
+    found = results.results_of(run, small_config())
+    assert [near.precision for near in found.near_theta] == ["unknown"]
+    assert found.near_theta_of("gen") == found.near_theta
+    assert found.near_theta_of("other") == []
+    assert found.evaluations == results.evaluate(run, small_config())
+
+
+def test_a_trace_without_its_trajectory_is_named(tmp_path: Path) -> None:
+    run = handmade_run(tmp_path, [Row(values={"nsl": 0.5})])
+    with run.lock():
+        run.traces.append([trace_of(Row("lost"))])
+    with pytest.raises(DataError, match=r"trace bench/gen/lost/0 .* belongs to no trajectory"):
+        results.results_of(run, small_config())

@@ -121,7 +121,7 @@ def test_rows_of_a_lost_shard_are_made_again(tmp_path: Path) -> None:
             "sampling.temperature=0.25",
             "generate.sampling.divtok/tiny-0.5m.temperature: 1.0 -> 0.25",
         ),
-        ("generate.dtype=bfloat16", 'generate.dtype: "auto" -> "bfloat16"'),
+        ("generate.dtype=bfloat16", 'generate.dtype.divtok/tiny-0.5m: "float32" -> "bfloat16"'),
         ("limit=1", "problems.benchmarks.arith-easy: "),
         ("generators=['divtok/tiny-0.9m']", "generate.models.divtok/tiny-0.5m: "),
     ],

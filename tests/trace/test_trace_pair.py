@@ -8,30 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trace_samples import SavedPair, bigram_reader, byte_level_tokenizer, naive_jsd_bits
+from trace_samples import (
+    SavedPair,
+    bigram_reader,
+    byte_level_tokenizer,
+    naive_jsd_bits,
+    trajectory,
+)
 
 from divtok.errors import DataError, ModelError, UsageError
-from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
+from divtok.records import PER_TOKEN_FIELDS, Trace
+from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head
 from divtok.trace.pair import Pair, load_pair
 
 NAN = float("nan")
-
-
-def trajectory(key: str, prompt: Any, tokens: Any, text: str = "") -> Trajectory:
-    return Trajectory(
-        key=key,
-        problem_id="1",
-        benchmark="b",
-        sample=0,
-        generator="g",
-        prompt_ids=tuple(prompt),
-        token_ids=tuple(tokens),
-        text=text,
-        finish_reason="stop",
-        protocol="cot",
-        sampling=Sampling(),
-    )
 
 
 def load(saved: SavedPair, **options: Any) -> Pair:
@@ -251,7 +242,7 @@ def test_text_that_does_not_belong_to_the_ids_names_the_trajectory(letters: Pair
 def test_workspace_does_not_change_a_trace(pair: Pair, saved_pair: SavedPair) -> None:
     prompt, response = saved_pair.ids(4), saved_pair.ids(30)
     whole = pair.trace_ids(prompt_ids=prompt, token_ids=response)
-    tight = pair.trace_ids(prompt_ids=prompt, token_ids=response, workspace_bytes=1)
+    tight = pair.trace_ids(prompt_ids=prompt, token_ids=response, budget=Budget(workspace_bytes=1))
     for name in PER_TOKEN_FIELDS:
         np.testing.assert_allclose(getattr(whole, name), getattr(tight, name), atol=1e-5)
 

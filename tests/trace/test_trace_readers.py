@@ -16,6 +16,7 @@ from divtok.errors import ModelError, UsageError
 from divtok.models import LoadedModel, load_model, load_tokenizer
 from divtok.trace.kernels.common import head_logits
 from divtok.trace.models import load_reader, make_reader
+from divtok.trace.packs import build_pack
 
 
 def edit_json(path: Path, **changes: Any) -> None:
@@ -34,10 +35,11 @@ def as_loaded(model: Any, tokenizer: Any) -> LoadedModel:
 
 def test_trunk_and_head_give_the_models_logits(any_saved_pair: SavedPair) -> None:
     reader = load_reader(str(any_saved_pair.p_dir), device="cpu")
-    ids = torch.tensor([any_saved_pair.ids(11)])
+    ids = any_saved_pair.ids(31)
+    pack = build_pack([ids[:4]], [[*ids[4:], 0]])
     with torch.no_grad():
-        logits = head_logits(reader.head, reader.trunk(ids, torch.ones_like(ids))[0])
-        expected = any_saved_pair.p(ids).logits[0]
+        logits = head_logits(reader.head, reader.trunk(pack))
+        expected = any_saved_pair.p(torch.tensor([ids])).logits[0]
     torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
     assert reader.name == str(any_saved_pair.p_dir)
     assert reader.dtype == torch.float32

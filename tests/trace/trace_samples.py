@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from divtok.records import Sampling, Trajectory
+
 SPECIAL_TOKENS = ["<|pad|>", "<|end|>", "<|start|>"]
 CORPUS = [
     "We add 12 and 30 to get 42, so the answer is \\boxed{42}.",
@@ -27,6 +29,9 @@ ARCHITECTURES = (
     "qwen2",
     "qwen3",
     "llama",
+    "mistral",
+    "phi3",
+    "smollm3",
     "gemma2",
     "gemma3_text",
     "gemma3",
@@ -34,6 +39,22 @@ ARCHITECTURES = (
     "granite",
     "gpt2",
 )
+
+
+def trajectory(key: str, prompt: Any, tokens: Any, text: str = "") -> Trajectory:
+    return Trajectory(
+        key=key,
+        problem_id="1",
+        benchmark="b",
+        sample=0,
+        generator="g",
+        prompt_ids=tuple(prompt),
+        token_ids=tuple(tokens),
+        text=text,
+        finish_reason="stop",
+        protocol="cot",
+        sampling=Sampling(),
+    )
 
 
 def byte_level_tokenizer(extra: tuple[str, ...] = ()) -> Any:
@@ -79,6 +100,8 @@ def tiny_config(architecture: str, vocab_size: int, width: int) -> Any:
         text |= {"final_logit_softcapping": 3.0, "sliding_window": 8}
     if architecture in ("gemma3", "gemma3_text"):
         text |= {"sliding_window": 8, "query_pre_attn_scalar": width // 2}
+    if architecture in ("mistral", "phi3"):
+        text |= {"sliding_window": 8}
     if architecture == "cohere":
         text |= {"logit_scale": 0.25}
     if architecture == "granite":
@@ -185,9 +208,8 @@ def bigram_reader(name: str, table: Any, letters: str, context_length: int | Non
 
     logits = torch.as_tensor(table, dtype=torch.float32)
 
-    def trunk(input_ids: Any, attention_mask: Any) -> Any:
-        assert input_ids.shape == attention_mask.shape
-        return logits[input_ids]
+    def trunk(pack: Any) -> Any:
+        return logits[torch.from_numpy(pack.ids)]
 
     return Reader(
         name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import demo, listing, runs
+from divtok.cli import check, demo, listing, runs
 
 app = typer.Typer(
     name="divtok",
@@ -25,6 +25,7 @@ app.command("evaluate")(runs.evaluate)
 app.command("report")(runs.report)
 app.command("fit")(runs.fit)
 app.command("ls")(listing.ls)
+app.command("check")(check.check)
 
 
 @app.callback(invoke_without_command=True)

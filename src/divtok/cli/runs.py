@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated
+import textwrap
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +31,11 @@ from divtok.progress import say
 from divtok.records import Evaluation
 from divtok.store.run import Run
 
+if TYPE_CHECKING:
+    from divtok.pipeline.results import Results
+
+TEXT_WIDTH = 80
+
 
 def run(
     arguments: ConfigArguments = None,
@@ -44,8 +50,9 @@ def run(
     config = config_from(arguments, family=family, limit=limit, seed=seed)
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     run_stages(store, config, retry_failed=retry_failed)
-    evaluations = evaluate_and_report(store, config)
-    print_tables(evaluations, config)
+    found = report_results(store, config)
+    print_tables(found.evaluations, config)
+    print_near_theta(found)
     say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
 
@@ -113,12 +120,23 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
 
     store = open_run(run)
     config = results.stored_config(store)
-    evaluations = results.evaluate(store, config)
+    found = results.results_of(store, config)
     if as_json:
-        rows = [dataclasses.asdict(evaluation) for evaluation in evaluations]
+        near = {
+            evaluation.generator: [
+                {**dataclasses.asdict(near), "share": near.share}
+                for near in found.near_theta_of(evaluation.generator)
+            ]
+            for evaluation in found.evaluations
+        }
+        rows = [
+            {**dataclasses.asdict(evaluation), "near_theta": near[evaluation.generator]}
+            for evaluation in found.evaluations
+        ]
         print(json.dumps(rows, indent=2, allow_nan=False))
     else:
-        print_tables(evaluations, config)
+        print_tables(found.evaluations, config)
+        print_near_theta(found)
 
 
 def report(run: RunArgument) -> None:
@@ -198,6 +216,15 @@ def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
         console.print(rich_table(table))
 
 
+def print_near_theta(found: Results) -> None:
+    """How many tokens lie so near theta that rounding decides on them, below the tables."""
+    from divtok.report.near_theta import near_theta_lines
+    from divtok.report.text import visible
+
+    for line in near_theta_lines(found.near_theta):
+        print(textwrap.fill(f"Near theta: {visible(line)}", TEXT_WIDTH))
+
+
 def leave_if_failed(store: Run) -> None:
     """Exit code 3 where some rows hold no numbers, with the first reason."""
     from divtok.pipeline import stages
@@ -211,22 +238,29 @@ def leave_if_failed(store: Run) -> None:
 def evaluate_and_report(
     store: Run, config: RunConfig, *, theta_fits: dict[str, ThetaFit] | None = None
 ) -> list[Evaluation]:
+    return report_results(store, config, theta_fits=theta_fits).evaluations
+
+
+def report_results(
+    store: Run, config: RunConfig, *, theta_fits: dict[str, ThetaFit] | None = None
+) -> Results:
+    """Evaluate a run, keep the evaluations and write the report."""
     from divtok.pipeline import results
     from divtok.report.write import write_report
 
-    groups = results.groups_of(store)
-    evaluations = results.evaluate_groups(groups, config)
+    found = results.results_of(store, config)
     with store.lock():
-        store.evaluations.replace(evaluations)
+        store.evaluations.replace(found.evaluations)
         write_report(
             store.report,
-            evaluations=evaluations,
-            groups=groups,
+            evaluations=found.evaluations,
+            groups=found.groups,
+            near_theta=found.near_theta,
             theta_fits=theta_fits,
             protocol=results.protocol_of(config),
             title=f"Run {store.path.name}",
         )
-    return evaluations
+    return found
 
 
 def _print_fit(family: str, found: ThetaFit, preset: float) -> None:

@@ -5,13 +5,15 @@ Reads tables only: no model is loaded here, so it starts at once and works on a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, NothingScoredError, StoreError
 from divtok.evaluate.fit import ThetaFit, fit_theta
 from divtok.evaluate.group import ScoreColumn, ScoredGroup
+from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory, Verdict
 from divtok.score import ESTIMATORS
@@ -27,6 +29,19 @@ class Example:
     grade: Grade
     trace: Trace
     confidence: Confidence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """What a run's tables say: the scored groups, their evaluations, and the tokens near theta."""
+
+    groups: list[ScoredGroup]
+    evaluations: list[Evaluation]
+    near_theta: list[NearTheta]
+
+    def near_theta_of(self, generator: str) -> list[NearTheta]:
+        """One for each pair that read the generator's trajectories."""
+        return [found for found in self.near_theta if found.generator == generator]
 
 
 def stored_config(run: Run) -> RunConfig:
@@ -45,8 +60,25 @@ def protocol_of(config: RunConfig) -> Protocol:
     )
 
 
+def results_of(run: Run, config: RunConfig) -> Results:
+    """Everything `evaluate` shows and the report is made of, from one reading of the tables."""
+    trajectories = run.trajectories.read()
+    groups = _groups(run, trajectories)
+    return Results(
+        groups=groups,
+        evaluations=evaluate_groups(groups, config),
+        near_theta=near_theta(
+            _generator_traces(run, trajectories), theta=config.theta, dtypes=_trace_dtypes(run)
+        ),
+    )
+
+
 def groups_of(run: Run) -> list[ScoredGroup]:
     """Every benchmark x generator of the run, rows in order of problem and sample."""
+    return _groups(run, run.trajectories.read())
+
+
+def _groups(run: Run, trajectories: Sequence[Trajectory]) -> list[ScoredGroup]:
     grades = {grade.key: grade for grade in run.grades.read()}
     scores = _by_estimator(run.confidences.read())
     if not scores:
@@ -55,7 +87,7 @@ def groups_of(run: Run) -> list[ScoredGroup]:
             next_step=f"Score it first: divtok score {run.path}",
         )
     members: dict[tuple[str, str], list[Trajectory]] = {}
-    for trajectory in run.trajectories.read():
+    for trajectory in trajectories:
         if trajectory.key not in grades:
             raise DataError(
                 f"Trajectory {trajectory.key} of {run.path} has no grade.",
@@ -113,6 +145,28 @@ def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example
     if not right or not wrong:
         return None
     return max(right, key=_value_then_length), min(wrong, key=_value_then_length)
+
+
+def _generator_traces(run: Run, trajectories: Sequence[Trajectory]) -> Iterator[tuple[str, Trace]]:
+    """Shard by shard: the per-token arrays of a long run need not be held all at once."""
+    generators = {t.key: t.generator for t in trajectories}
+    for traces in run.traces.batches():
+        for trace in traces:
+            if trace.key not in generators:
+                raise DataError(
+                    f"The trace {trace.key} of {run.path} belongs to no trajectory.",
+                    next_step="Put the missing trajectories back, or trace anew in another run.",
+                )
+            yield generators[trace.key], trace
+
+
+def _trace_dtypes(run: Run) -> dict[str, str]:
+    """model -> the number type it was traced in, as far as the manifest tells."""
+    section: Mapping[str, Any] = (run.manifest() or {}).get("trace", {})
+    dtype: Any = section.get("dtype")
+    if isinstance(dtype, dict):
+        return {str(model): str(name) for model, name in dtype.items()}
+    return dict.fromkeys(section.get("models", {}), str(dtype))
 
 
 def _value_then_length(example: Example) -> tuple[float, int]:

@@ -13,12 +13,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from divtok.config import RunConfig, resolve, to_yaml
+from divtok.config import GenerateSection, RunConfig, TraceSection, resolve, to_yaml
 from divtok.errors import ConfigError, DataError, NothingScoredError, did_you_mean
 from divtok.families import Generator
 from divtok.generate.engine import Job, generate_batch
 from divtok.grade import grade_trajectories
-from divtok.models import load_model, load_tokenizer, model_digest
+from divtok.models import (
+    load_model,
+    load_tokenizer,
+    model_digest,
+    pick_device,
+    resolve_dtype,
+)
 from divtok.problems.benchmarks import load_benchmark, problems_digest
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.progress import say, track
@@ -26,12 +32,13 @@ from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score import ESTIMATORS, Estimator, bind_parameters, score_trace
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.table import Table
-from divtok.trace.batches import plan_batches
+from divtok.trace.packs import plan_packs
 from divtok.trace.pair import load_pair
 
 T = TypeVar("T")
 
 GRADES_PER_SHARD = 256
+COMPILE_FROM_TOKENS = 2_000_000
 # Tables and figures compare with these, so they are scored whatever else is asked for.
 ALWAYS_SCORED = ("count", "length")
 
@@ -86,6 +93,7 @@ def generate(run: Run, config: RunConfig) -> None:
                 revision=config.revisions.get(generator.model),
                 dtype=config.generate.dtype,
                 device=config.generate.device,
+                device_map=config.generate.device_map,
             )
             for batch in missing:
                 made = generate_batch(loaded, batch)
@@ -126,8 +134,10 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         rows = [t for t in trajectories if t.generator == generator.model]
         if p != generator.model:
             rows = _as_read_by(p, rows, questions, config)
-        plan = plan_batches(
-            [len(t.prompt_ids) + len(t.token_ids) for t in rows],
+        plan = plan_packs(
+            [t.prompt_ids for t in rows],
+            [len(t.prompt_ids) for t in rows],
+            [len(t.token_ids) for t in rows],
             max_tokens=section.max_batch_tokens,
             max_rows=section.max_batch_rows,
         )
@@ -144,10 +154,13 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
                 q_revision=config.revisions.get(q),
                 dtype=section.dtype,
                 p_device=section.device,
-                q_device=section.device,
+                q_device=section.q_device or section.device,
+                device_map=section.device_map,
+                compile_trunks=_worth_compiling(section, missing),
             )
+            budget = section.budget()
             for batch in missing:
-                made = pair.trace_batch(batch, workspace_bytes=section.workspace_mb * 1_000_000)
+                made = pair.trace_batch(batch, budget=budget)
                 marked = [
                     replace(trace, retokenized=trajectory.retokenized)
                     for trace, trajectory in zip(made, batch, strict=True)
@@ -210,6 +223,14 @@ def failed_rows(run: Run) -> list[Trace]:
     return [trace for trace in run.traces.read() if trace.status != "ok"]
 
 
+def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajectory]]) -> bool:
+    """Compiling costs some ten seconds, which a long job on a GPU earns back."""
+    if section.compile != "auto":
+        return section.compile == "always"
+    tokens = sum(len(t.prompt_ids) + len(t.token_ids) for batch in batches for t in batch)
+    return pick_device(section.device).type == "cuda" and tokens >= COMPILE_FROM_TOKENS
+
+
 def _trajectories(run: Run) -> list[Trajectory]:
     trajectories = run.trajectories.read()
     if not trajectories:
@@ -269,7 +290,7 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
     return {
         "seed": config.seed,
         "protocol": config.protocol,
-        "dtype": config.generate.dtype,
+        "dtype": _dtypes(config, config.generate, [g.model for g in generators]),
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
@@ -285,9 +306,25 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
 def _trace_identity(config: RunConfig) -> dict[str, object]:
     models = sorted({ref for g in config.generator_presets() for ref in config.pair_for(g)})
     return {
-        "dtype": config.trace.dtype,
+        "dtype": _dtypes(config, config.trace, models),
         "pairs": {g.model: list(config.pair_for(g)) for g in config.generator_presets()},
         "models": {ref: model_digest(ref, revision=config.revisions.get(ref)) for ref in models},
+    }
+
+
+def _dtypes(
+    config: RunConfig, section: GenerateSection | TraceSection, models: Sequence[str]
+) -> dict[str, str]:
+    """What each model really runs in, so that rows made on a GPU and on a CPU do not mix."""
+    return {
+        ref: resolve_dtype(
+            ref,
+            section.dtype,
+            device=section.device,
+            device_map=section.device_map,
+            revision=config.revisions.get(ref),
+        )
+        for ref in models
     }
 
 

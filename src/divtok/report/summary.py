@@ -10,9 +10,11 @@ from statistics import fmean
 
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
 from divtok.records import Evaluation
 from divtok.report.labels import in_order, label
+from divtok.report.near_theta import near_theta_markdown
 from divtok.report.render import to_markdown
 from divtok.report.tables import Table
 from divtok.report.text import markdown
@@ -25,6 +27,7 @@ def readme(
     tables: Mapping[str, Table],
     equal_length: Mapping[tuple[str, str], CountAtEqualLength],
     figures: Sequence[tuple[str, str]],
+    near_theta: Sequence[NearTheta],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
     labels: Mapping[str, str],
@@ -40,6 +43,8 @@ def readme(
         "\n".join(f"- {s}" for s in _findings(evaluations, equal_length, theta_fits, labels)),
         *(to_markdown(table).rstrip() for table in tables.values()),
     ]
+    if near_theta:
+        parts.append(near_theta_markdown(near_theta))
     if figures:
         parts += ["## Figures", _figure_list(figures, formats)]
     parts += ["## How the figures were made", _method(evaluations, protocol, labels)]

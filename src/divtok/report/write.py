@@ -14,6 +14,7 @@ from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.group import ScoredGroup
+from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
 from divtok.records import Evaluation
 from divtok.report.figures import (
@@ -44,6 +45,7 @@ def write_report(
     *,
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
+    near_theta: Sequence[NearTheta] = (),
     theta_fits: Mapping[str, ThetaFit] | None = None,
     protocol: Protocol | None = None,
     labels: Mapping[str, str] = DEFAULT_LABELS,
@@ -53,7 +55,8 @@ def write_report(
     """Write tables/, figures/ and README.md under `folder`; each file appears whole or not at all.
 
     `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
-    accuracy by count and the comparison at equal length; `theta_fits` maps a name, such as a
+    accuracy by count and the comparison at equal length; `near_theta` says how many of their
+    tokens lie near theta; `theta_fits` maps a name, such as a
     generator's, to its fit. README.md is written last, so that it never points at missing files.
     """
     if not evaluations:
@@ -86,6 +89,7 @@ def write_report(
         tables=tables,
         equal_length=compared,
         figures=figures,
+        near_theta=near_theta,
         theta_fits=theta_fits or {},
         protocol=protocol,
         labels=labels,

@@ -1,7 +1,7 @@
 """Two models that read the same trajectory: trajectories in, traces out.
 
-Knows how rows are padded, run and sorted out; not where trajectories come from or where traces
-go, and no threshold.
+Knows how responses are packed, read and sorted out; not where trajectories come from or where
+traces go, and no threshold.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.errors import DataError, ModelError, UsageError
+from divtok.errors import DataError, ModelError, ResourceError, UsageError
 from divtok.models import DType, Tokenizer
+from divtok.progress import say
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
-from divtok.trace.heads import pair_metrics
+from divtok.trace.budget import Budget, is_out_of_memory
+from divtok.trace.heads import default_workspace, pair_metrics
 from divtok.trace.models import Reader, load_reader
+from divtok.trace.packs import Pack, build_pack, plan_packs
 from divtok.trace.spans import answer_tokens, turn_end
 
 if TYPE_CHECKING:
@@ -69,19 +72,20 @@ class Pair:
         token_ids: Ids,
         key: str = "",
         text: str | None = None,
-        workspace_bytes: int | None = None,
+        budget: Budget | None = None,
     ) -> Trace:
         """Trace one response given as token ids. `text` is what the ids decode to by default."""
         row = _Row(key, _plain(prompt_ids, "prompt_ids"), _plain(token_ids, "token_ids"), text)
-        return self._trace_rows([row], workspace_bytes)[0]
+        return self._trace_rows([row], budget or Budget())[0]
 
     def trace_batch(
-        self, trajectories: Sequence[Trajectory], *, workspace_bytes: int | None = None
+        self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
     ) -> list[Trace]:
-        """Trace trajectories in one padded batch through each model; one trace each, in order.
+        """Trace trajectories, as many at once as the budget allows; one trace each, in order.
 
         A response without tokens, one too long for either model and one with broken logits get a
-        trace with that status. `plan_batches` says which trajectories to take together.
+        trace with that status. Where memory runs out, the budget shrinks and the work goes on; give
+        the same budget to the next call, so that it starts from what fits.
         """
         rows = [
             _Row(
@@ -89,15 +93,46 @@ class Pair:
             )
             for t in trajectories
         ]
-        return self._trace_rows(rows, workspace_bytes)
+        return self._trace_rows(rows, budget or Budget())
 
-    def _trace_rows(self, rows: Sequence[_Row], workspace_bytes: int | None) -> list[Trace]:
+    def _trace_rows(self, rows: Sequence[_Row], budget: Budget) -> list[Trace]:
         for row in rows:
             self._check_ids(row)
         traces = [self._unreadable(row) for row in rows]
-        readable = [row for row, trace in zip(rows, traces, strict=True) if trace is None]
-        done = iter(self._read(readable, workspace_bytes))
-        return [next(done) if trace is None else trace for trace in traces]
+        packs = _plan(rows, [i for i, trace in enumerate(traces) if trace is None], budget)
+        while packs:
+            done = self._read_within_memory([rows[index] for index in packs[0]], budget)
+            if done is None:
+                packs = _plan(rows, [index for pack in packs for index in pack], budget)
+                continue
+            for index, trace in zip(packs.pop(0), done, strict=True):
+                traces[index] = trace
+        return [trace for trace in traces if trace is not None]
+
+    def _read_within_memory(self, rows: Sequence[_Row], budget: Budget) -> list[Trace] | None:
+        """Traces of one pack, or None where memory ran out and the budget was made smaller."""
+        import torch
+
+        workspace = budget.workspace_bytes or default_workspace(self.p.device)
+        try:
+            return self._read(rows, workspace)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            cause = str(error).split(". ")[0]
+        # Only here, with the failed attempt's tensors gone, is there room again.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        tokens = min(sum(row.length for row in rows), max(budget.tokens, rows[0].length))
+        done = budget.shrink(tokens=tokens, responses=len(rows), workspace_bytes=workspace)
+        if done is None:
+            raise ResourceError(
+                f"One response of {tokens:,} tokens (trajectory '{rows[0].key}') does not fit into "
+                f"memory ({cause}).",
+                next_step="Use a smaller dtype, --device-map auto, or a device with more memory.",
+            )
+        say(f"trace: out of memory with {tokens:,} tokens at once; {done}")
+        return None
 
     def _check_ids(self, row: _Row) -> None:
         if row.token_ids and not row.prompt_ids:
@@ -128,16 +163,15 @@ class Pair:
                 )
         return None
 
-    def _read(self, rows: Sequence[_Row], workspace_bytes: int | None) -> list[Trace]:
+    def _read(self, rows: Sequence[_Row], workspace_bytes: int) -> list[Trace]:
         import torch
 
-        if not rows:
-            return []
+        pack = build_pack([row.prompt_ids for row in rows], [row.token_ids for row in rows])
         with torch.inference_mode():
             metrics = pair_metrics(
-                _response_states(self.p, rows),
+                _response_states(self.p, pack),
                 self.p.head,
-                _response_states(self.q, rows),
+                _response_states(self.q, pack),
                 self.q.head,
                 [token for row in rows for token in row.token_ids],
                 vocab_size=self.vocab_size,
@@ -211,22 +245,28 @@ def load_pair(
     dtype: DType = "auto",
     p_device: str | torch.device | None = None,
     q_device: str | torch.device | None = None,
+    device_map: str | None = None,
     trust_remote_code: bool = False,
+    compile_trunks: bool = False,
 ) -> Pair:
-    """Load p and q for tracing; ModelError where they cannot be read or do not fit together."""
-    p = load_reader(
-        p_ref,
-        revision=p_revision,
-        dtype=dtype,
-        device=p_device,
-        trust_remote_code=trust_remote_code,
-    )
-    q = load_reader(
-        q_ref,
-        revision=q_revision,
-        dtype=dtype,
-        device=q_device,
-        trust_remote_code=trust_remote_code,
+    """Load p and q for tracing; ModelError where they cannot be read or do not fit together.
+
+    They may lie on different devices, or with `device_map` each be spread over all of them.
+    """
+    p, q = (
+        load_reader(
+            ref,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+            compile_trunk=compile_trunks,
+        )
+        for ref, revision, device in (
+            (p_ref, p_revision, p_device),
+            (q_ref, q_revision, q_device),
+        )
     )
     return Pair(p, q)
 
@@ -255,20 +295,24 @@ def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}
 
 
-def _response_states(reader: Reader, rows: Sequence[_Row]) -> Tensor:
-    """Hidden states that predict the response tokens of all rows, one after another: [sum T, D]."""
+def _plan(rows: Sequence[_Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
+    """The given rows' indices in packs that the budget allows."""
+    packs = plan_packs(
+        [tuple(rows[index].prompt_ids) for index in indices],
+        [len(rows[index].prompt_ids) for index in indices],
+        [len(rows[index].token_ids) for index in indices],
+        max_tokens=budget.tokens,
+        max_rows=max(1, len(indices)),
+    )
+    return [[indices[place] for place in pack] for pack in packs]
+
+
+def _response_states(reader: Reader, pack: Pack) -> Tensor:
+    """Hidden states that predict the response tokens, one lane after another: [sum T, D]."""
     import torch
 
-    # The last token predicts nothing that is asked for, so it is not read.
-    inputs = [torch.tensor((row.prompt_ids + row.token_ids)[:-1]) for row in rows]
-    ids = torch.nn.utils.rnn.pad_sequence(inputs, batch_first=True, padding_value=0)
-    lengths = torch.tensor([len(row) for row in inputs])
-    columns = torch.arange(ids.shape[1])
-    prompts = torch.tensor([len(row.prompt_ids) for row in rows])
-    read = columns < lengths[:, None]
-    predicts = read & (columns >= prompts[:, None] - 1)
-    hidden = reader.trunk(ids.to(reader.device), read.long().to(reader.device))
-    return hidden[predicts.to(hidden.device)]
+    hidden = reader.trunk(pack)
+    return hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
 
 
 def _plain(ids: Ids, name: str) -> list[int]:

@@ -6,6 +6,7 @@ fills one column of numbers per position; the matrix products and the chunks are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -96,7 +97,18 @@ class Work:
     width: int
 
 
-def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -> HeadMetrics:
+# Weight [V, D] and hidden states [N, D] -> logits [N, V] in float32, which it fills.
+Product = Callable[["Tensor", "Tensor", "Tensor"], None]
+
+
+def run_chunks(
+    kernel: RowKernel,
+    work: Work,
+    *,
+    rows: int,
+    weight_bytes: int,
+    product: Product | None = None,
+) -> HeadMetrics:
     """All positions through `kernel`, `rows` at a time in two buffers that are used again."""
     import torch
 
@@ -110,7 +122,9 @@ def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -
     for start in range(0, length, rows):
         chunk = slice(start, start + rows)
         logits = [
-            head_logits(head, hidden[chunk], out=buffer, weight_bytes=weight_bytes).to(device)
+            head_logits(
+                head, hidden[chunk], out=buffer, weight_bytes=weight_bytes, product=product
+            ).to(device)
             for head, hidden, buffer in zip(
                 (work.head_p, work.head_q), (work.hidden_p, work.hidden_q), buffers, strict=True
             )
@@ -136,12 +150,17 @@ def finish(columns: Tensor) -> HeadMetrics:
 
 
 def head_logits(
-    head: Head, hidden: Tensor, *, out: Tensor | None = None, weight_bytes: int = 16 << 20
+    head: Head,
+    hidden: Tensor,
+    *,
+    out: Tensor | None = None,
+    weight_bytes: int = 16 << 20,
+    product: Product | None = None,
 ) -> Tensor:
     """Hidden states [N, D] -> logits [N, V] in float32, on the device of the weights.
 
-    Written into the first rows of `out` where given. Half-precision weights that the device cannot
-    multiply into float32 are widened a block of rows at a time, within `weight_bytes`.
+    Written into the first rows of `out` where given, by `product` where given. See `multiply` for
+    `weight_bytes`.
     """
     import torch
 
@@ -150,16 +169,10 @@ def head_logits(
     if out is None:
         out = torch.empty(len(hidden), head.width, dtype=torch.float32, device=weight.device)
     logits = out[: len(hidden)]
-    if weight.dtype == torch.float32:
-        torch.mm(hidden.float(), weight.T, out=logits)
-    elif weight.is_cuda and hidden.dtype == weight.dtype and weight.dtype.itemsize == 2:
-        torch.mm(hidden, weight.T, out_dtype=torch.float32, out=logits)
+    if product is None:
+        multiply(weight, hidden, logits, weight_bytes)
     else:
-        wide = hidden.float()
-        rows = max(1, weight_bytes // (FLOAT_BYTES * weight.shape[1]))
-        for start in range(0, head.width, rows):
-            block = slice(start, start + rows)
-            logits[:, block] = torch.mm(wide, weight[block].float().T)
+        product(weight, hidden, logits)
     if head.bias is not None:
         logits += head.bias.to(logits)
     if head.scale != 1.0:
@@ -167,3 +180,24 @@ def head_logits(
     if head.softcap is not None:
         logits.div_(head.softcap).tanh_().mul_(head.softcap)
     return logits
+
+
+def multiply(weight: Tensor, hidden: Tensor, logits: Tensor, weight_bytes: int) -> None:
+    """logits [N, V] = hidden [N, D] @ weight.T in float32.
+
+    Half-precision weights that the device cannot multiply into float32 are widened a block of rows
+    at a time, within `weight_bytes`.
+    """
+    import torch
+
+    if weight.dtype == torch.float32:
+        torch.mm(hidden.float(), weight.T, out=logits)
+    elif weight.is_cuda and hidden.dtype == weight.dtype and weight.dtype.itemsize == 2:
+        torch.mm(hidden, weight.T, out_dtype=torch.float32, out=logits)
+    else:
+        wide = hidden.float()
+        # A block of weights and its logits are held besides.
+        rows = max(1, weight_bytes // (FLOAT_BYTES * (weight.shape[1] + len(hidden))))
+        for start in range(0, len(weight), rows):
+            block = slice(start, start + rows)
+            logits[:, block] = torch.mm(wide, weight[block].float().T)

@@ -1,0 +1,227 @@
+"""The verb check: can this pair be traced here, and how long would a job take?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated, Any, cast
+
+import typer
+
+from divtok.cli.options import JsonOption
+from divtok.config import RunConfig
+from divtok.errors import ModelError
+from divtok.models import DType
+from divtok.progress import say
+from divtok.trace.feasibility import (
+    EFFICIENCY,
+    Feasibility,
+    ModelShape,
+    flops_per_token,
+    gigabytes,
+    shared_context,
+)
+
+
+def check(
+    pair: Annotated[
+        tuple[str, str],
+        typer.Option(
+            "--pair",
+            help="The models p and q: hub ids, folders or packaged models.",
+            metavar="P Q",
+            show_default=False,
+        ),
+    ],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
+    ] = "auto",
+    device: Annotated[
+        str | None, typer.Option("--device", help="cpu, cuda or cuda:N; a GPU if there is one.")
+    ] = None,
+    device_map: Annotated[
+        str | None,
+        typer.Option("--device-map", help="Spread the models over all GPUs, as in: auto"),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--length",
+            min=1,
+            help="Tokens of the longest response. Left out: 4096, or what the models can read.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option("--tokens", min=1, help="Tokens of the whole job, prompts included."),
+    ] = None,
+    revision_p: Annotated[
+        str | None, typer.Option("--revision-p", help="Hub revision of p.")
+    ] = None,
+    revision_q: Annotated[
+        str | None, typer.Option("--revision-q", help="Hub revision of q.")
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Load both models and trace random tokens for some seconds."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell before a long job whether two models fit together, into memory, and how fast they are.
+
+    Reads configs and tokenizers, no weights, unless --measure is given. Exit code 1 where the job
+    cannot be done, with the reason and the next step.
+    """
+    from divtok.trace.preflight import Job, inspect_pair, measure_pair
+
+    settings = RunConfig().trace
+    job = Job(
+        p=pair[0],
+        q=pair[1],
+        max_batch_tokens=settings.max_batch_tokens,
+        max_batch_rows=settings.max_batch_rows,
+        workspace_bytes=settings.budget().workspace_bytes,
+        revision_p=revision_p,
+        revision_q=revision_q,
+        dtype=cast(DType, dtype),  # a name that is none is refused in reading the models
+        device=device,
+        device_map=device_map,
+        length=length,
+        tokens=tokens,
+    )
+    found = inspect_pair(job)
+    if measure and not found.problems:
+        say("Loading both models, then tracing random tokens for some seconds ...")
+        found = dataclasses.replace(found, measured=measure_pair(job, found.batch))
+    if as_json:
+        print(json.dumps(_as_data(found), indent=2, allow_nan=False))
+    else:
+        _print(found)
+    if found.problems:
+        first = found.problems[0]
+        raise ModelError(first.what, next_step=first.next_step)
+
+
+def _print(found: Feasibility) -> None:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    from divtok.report.text import visible
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, lines in _rows(found).items():
+        for number, line in enumerate(lines):
+            grid.add_row(Text("" if number else name, style="bold"), Text(visible(line)))
+    verdict = "cannot be done" if found.problems else "can be done"
+    Console().print(
+        Panel(grid, title=f"Tracing with this pair {verdict}", title_align="left", expand=False)
+    )
+
+
+def _rows(found: Feasibility) -> dict[str, list[str]]:
+    rows = {
+        "p": [_model(found.p)],
+        "q": [_model(found.q)],
+        "Vocabulary": [_vocabulary(found)],
+        "Context": [_context(found)],
+        "Memory": _memory(found),
+        "Speed": _speed(found),
+        "Number type": list(found.advice) or [f"{found.p.dtype}, the usual choice"],
+        "Note": list(found.notes),
+        "Problem": [f"{problem.what} {problem.next_step}" for problem in found.problems],
+    }
+    return {name: lines for name, lines in rows.items() if lines}
+
+
+def _model(shape: ModelShape) -> str:
+    stored = shape.stored_dtype
+    suffix = "" if stored is None or stored == shape.dtype else f" (stored in {stored})"
+    return (
+        f"{shape.name}: {shape.architecture}, {shape.parameters:,} parameters in "
+        f"{shape.dtype}{suffix}"
+    )
+
+
+def _vocabulary(found: Feasibility) -> str:
+    agree = "the same token for every id that both know" if found.same_tokens else "not the same"
+    widths = f"outputs {found.p.head_width:,} and {found.q.head_width:,} wide"
+    return f"{agree}; {widths}, compared over {found.shared_width:,}"
+
+
+def _context(found: Feasibility) -> str:
+    limit = shared_context(found.p, found.q)
+    if limit is None:
+        return f"responses of {found.length:,} tokens; the models have no limit"
+    text = f"responses of {found.length:,} tokens; the models read {limit:,}"
+    left = limit - found.length
+    return f"{text}, which leaves {left:,} for the prompt" if left > 0 else text
+
+
+def _memory(found: Feasibility) -> list[str]:
+    memory, batch = found.memory, found.batch
+    free = "an unknown amount" if memory.free is None else gigabytes(memory.free)
+    says = {True: "fits", False: "does not fit", None: "cannot be judged"}[memory.fits]
+    return [
+        f"weights {gigabytes(memory.weights_p)} + {gigabytes(memory.weights_q)}, a batch of "
+        f"{batch.rows} x {batch.length:,} tokens {gigabytes(memory.activations)}, its hidden "
+        f"states {gigabytes(memory.hidden_states)}, logits {gigabytes(memory.workspace)}",
+        f"about {gigabytes(memory.total)} in all, {free} free on {found.device}: {says}",
+    ]
+
+
+def _speed(found: Feasibility) -> list[str]:
+    p, q = (flops_per_token(shape, found.length).total for shape in (found.p, found.q))
+    work = f"{_operations(p)} + {_operations(q)} operations a token"
+    if found.estimated is None:
+        lines = [f"{work}; no estimate: {found.device} has no room to time it"]
+    else:
+        lines = [f"about {_rounded(found.estimated)} tokens/s (estimate; {work})"]
+    if found.measured is not None:
+        batch = found.measured.batch
+        lines.append(
+            f"{_rounded(found.measured.tokens_per_second)} tokens/s measured on random tokens, "
+            f"{batch.rows} x {batch.length:,} at a time"
+        )
+    if found.tokens is not None and found.hours is not None:
+        lines.append(f"{found.tokens:,} tokens: about {_duration(found.hours)}")
+    return lines
+
+
+def _as_data(found: Feasibility) -> dict[str, Any]:
+    data = dataclasses.asdict(found)
+    data["memory"] |= {"total": found.memory.total, "fits": found.memory.fits}
+    for name, shape in (("p", found.p), ("q", found.q)):
+        flops = flops_per_token(shape, found.length)
+        data[name]["flops_per_token"] = {**dataclasses.asdict(flops), "total": flops.total}
+    return {
+        "feasible": not found.problems,
+        **data,
+        "context_length": shared_context(found.p, found.q),
+        "shared_width": found.shared_width,
+        "efficiency": EFFICIENCY,
+        "hours": found.hours,
+    }
+
+
+def _operations(flops: int) -> str:
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if flops >= size:
+            return f"{flops / size:.1f} {unit}"
+    return f"{flops:,}"
+
+
+def _rounded(rate: float) -> str:
+    """Two significant digits: the rest is noise."""
+    return f"{float(f'{rate:.2g}'):,g}" if rate < 10 else f"{round(float(f'{rate:.2g}')):,}"
+
+
+def _duration(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{hours * 3600:.0f} seconds"
+    return f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:,.1f} hours"

@@ -1,0 +1,167 @@
+"""Which responses are read together, and how: packs of tokens without padding.
+
+A pack is one long row of tokens. Every response is a lane of it; the lanes of one prompt share the
+prompt's rows, which so go through the trunk once. Pure index arithmetic on numpy arrays:
+no model, no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.errors import UsageError
+
+Indices = npt.NDArray[np.int64]
+
+# Lanes go through attention side by side, padded to the longest. One may be shorter than that by
+# this ratio, or by this many tokens.
+_GROUP_RATIO = 1.25
+_GROUP_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """One causal sequence: the rows of a pack it reads, in order. `rows[owned:]` are its own.
+
+    The rows before are a shared prompt, owned by another lane and only looked back at.
+    """
+
+    rows: Indices
+    owned: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionGroup:
+    """Lanes of like length that attend side by side, padded at their ends.
+
+    In causal attention no real token sees the padding behind it, so no mask is needed.
+    """
+
+    index: Indices  # [B, L] rows of the pack; padding repeats a lane's last row
+    slots: Indices  # [M] flat positions in [B * L] whose output is kept
+    rows: Indices  # [M] the rows of the pack they belong to
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """(start, stop) where the group is just these rows of the pack in order, else None."""
+        flat = self.index.reshape(-1)
+        start, stop = int(flat[0]), int(flat[0]) + flat.size
+        whole = len(self.slots) == flat.size and np.array_equal(flat, np.arange(start, stop))
+        return (start, stop) if whole else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pack:
+    """Tokens to read in one pass, and what is asked for.
+
+    `ids` and `positions` are [N]. `predicts` [sum T] are the rows whose hidden states predict the
+    responses' tokens, response after response.
+    """
+
+    ids: Indices
+    positions: Indices
+    lanes: tuple[Lane, ...]
+    predicts: Indices
+    groups: tuple[AttentionGroup, ...]
+
+
+def build_pack(prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Pack:
+    """Prompts and responses, one of each a trajectory and none empty -> their pack.
+
+    A response's last token predicts nothing that is asked for, so it is not read.
+    """
+    ids: list[int] = []
+    positions: list[int] = []
+    first_rows: dict[tuple[int, ...], int] = {}
+    lanes: list[Lane] = []
+    predicts: list[Indices] = []
+    for prompt, response in zip(prompts, responses, strict=True):
+        prompt, read = tuple(prompt), list(response[:-1])
+        owned = len(prompt)
+        if prompt not in first_rows:
+            first_rows[prompt] = len(ids)
+            ids += prompt
+            positions += range(len(prompt))
+            owned = 0
+        shared = np.arange(first_rows[prompt], first_rows[prompt] + len(prompt))
+        own = np.arange(len(ids), len(ids) + len(read))
+        ids += read
+        positions += range(len(prompt), len(prompt) + len(read))
+        rows = np.concatenate([shared, own])
+        if owned < len(rows):  # a shared prompt with one token behind it needs no reading
+            lanes.append(Lane(rows, owned))
+        predicts.append(rows[len(prompt) - 1 :])
+    return Pack(
+        ids=np.array(ids, dtype=np.int64),
+        positions=np.array(positions, dtype=np.int64),
+        lanes=tuple(lanes),
+        predicts=np.concatenate(predicts),
+        groups=_group(lanes),
+    )
+
+
+def _group(lanes: Sequence[Lane]) -> tuple[AttentionGroup, ...]:
+    """Lanes of like length together, longest first."""
+    batches: list[list[Lane]] = []
+    # A stable sort keeps equal lanes in the order of their rows, so an even pack needs no copy.
+    for lane in sorted(lanes, key=lambda lane: -len(lane.rows)):
+        length = len(lane.rows)
+        if batches:
+            longest = len(batches[-1][0].rows)
+            if longest <= _GROUP_RATIO * length or longest - length <= _GROUP_TOKENS:
+                batches[-1].append(lane)
+                continue
+        batches.append([lane])
+    return tuple(_attention_group(batch) for batch in batches)
+
+
+def _attention_group(batch: Sequence[Lane]) -> AttentionGroup:
+    width = len(batch[0].rows)
+    index = np.stack([np.pad(s.rows, (0, width - len(s.rows)), mode="edge") for s in batch])
+    slots = [np.arange(i * width + s.owned, i * width + len(s.rows)) for i, s in enumerate(batch)]
+    return AttentionGroup(
+        index=index,
+        slots=np.concatenate(slots),
+        rows=np.concatenate([s.rows[s.owned :] for s in batch]),
+    )
+
+
+def plan_packs(
+    prompts: Sequence[Hashable],
+    prompt_lengths: Sequence[int],
+    response_lengths: Sequence[int],
+    *,
+    max_tokens: int,
+    max_rows: int,
+) -> list[list[int]]:
+    """Indices in packs of at most `max_rows` responses and `max_tokens` tokens.
+
+    Responses to one prompt stay together and count the prompt once a pack; among them the longest
+    come first, so that like lengths meet. One that is over the budget alone gets its own pack.
+    """
+    for name, value in (("max_tokens", max_tokens), ("max_rows", max_rows)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}.")
+    order: dict[Hashable, int] = {}
+    for prompt in prompts:
+        order.setdefault(prompt, len(order))
+    packs: list[list[int]] = []
+    tokens, inside = 0, set[Any]()
+    for index in sorted(
+        range(len(prompts)), key=lambda i: (order[prompts[i]], -response_lengths[i], i)
+    ):
+        fresh = prompt_lengths[index] + response_lengths[index]
+        more = response_lengths[index] if prompts[index] in inside else fresh
+        if packs and len(packs[-1]) < max_rows and tokens + more <= max_tokens:
+            packs[-1].append(index)
+            tokens += more
+        else:
+            packs.append([index])
+            tokens, inside = fresh, set()
+        inside.add(prompts[index])
+    return packs
