@@ -1,0 +1,8 @@
+"""Speed and memory of tracing, side by side with other ways to do the same work.
+
+    python -m perf run --section cpu-heads      measure one section on this machine
+    python -m perf render                       docs/performance.md from all stored results
+
+Sections: `*-heads` is the head stage alone (hidden states in, per-token numbers out), `*-pair` a
+whole pair of models. Results are stored per section, so a machine without a GPU keeps the GPU's.
+"""

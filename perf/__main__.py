@@ -1,0 +1,68 @@
+"""The command line of the speed runs; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from divtok.errors import EXIT_OK, EXIT_PARTIAL, DivtokError
+from perf.results import RESULTS, SECTIONS, Section, write_section
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m perf", description="Speed and memory.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    run = verbs.add_parser("run", help="measure sections on this machine and store the results")
+    run.add_argument("--section", action="append", required=True, choices=SECTIONS)
+    run.add_argument("--quick", action="store_true", help="toy sizes, to try the code out")
+    run.add_argument("--out", type=Path, help=f"folder of the results (default {RESULTS.name}/)")
+    render = verbs.add_parser("render", help="write docs/performance.md from stored results")
+    render.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    try:
+        if given.verb == "render":
+            return _render(given.results)
+        return _run(given.section, quick=given.quick, out=given.out)
+    except DivtokError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _run(names: list[str], *, quick: bool, out: Path | None) -> int:
+    from perf.page import section_block
+    from perf.sections import run_section
+
+    code = EXIT_OK
+    for name in names:
+        command = f"python -m perf run --section {name}" + (" --quick" if quick else "")
+        section = run_section(name, quick=quick, command=command)
+        # Toy figures never take the place of real ones.
+        if out is not None or not quick:
+            print(f"wrote {write_section(section, out or RESULTS)}", file=sys.stderr)
+        print(section_block(section), flush=True)
+        if _ours_failed(section):
+            code = EXIT_PARTIAL
+    return code
+
+
+def _ours_failed(section: Section) -> bool:
+    found = [case.of("ours") for case in section.cases]
+    return any(m is None or m.best is None for m in found)
+
+
+def _render(results: Path) -> int:
+    from perf import figures, page
+
+    sections = page.read_results(results, SECTIONS)
+    for section in sections.values():
+        if section.name.endswith("heads"):
+            figures.save(section, page.IMAGES / page.image_name(section))
+    text = page.PAGE.read_text(encoding="utf-8")
+    page.PAGE.write_text(page.fill(text, sections, SECTIONS), encoding="utf-8")
+    print(f"wrote {page.PAGE}", file=sys.stderr)
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
