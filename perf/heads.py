@@ -1,7 +1,7 @@
 """The head stage: hidden states of both models in, per-token numbers out, by every way there is.
 
 All ways get the same tensors. Time and memory are taken over a range of positions, the error of
-the JSD at one of them, against float64 on the same logits.
+the JSD on inputs of their own, against float64 on the same logits.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 
 from divtok.trace import heads
 from divtok.trace.kernels import plain
-from divtok.trace.kernels.common import Head, Work, head_logits
+from divtok.trace.kernels.common import FLOAT_BYTES, Head, Work, head_logits, run_chunks
 from perf import naive, peers
 from perf.inputs import HeadsInput, Shape, make_inputs
 from perf.meter import Limits, Meter, Task, add_errors
-from perf.results import Case, Way
+from perf.results import Case, Measurement, Way
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,10 +29,14 @@ Errors = tuple[float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a section measures: each shape over its numbers of positions, errors at one of them."""
+    """What a section measures: each shape over its numbers of positions.
+
+    Errors go into the case of `error_tokens` positions, from at most `checked` of them.
+    """
 
     shapes: tuple[tuple[Shape, tuple[int, ...]], ...]
     error_tokens: int
+    checked: int
     dtype: torch.dtype
     limits: Limits
 
@@ -45,6 +49,12 @@ TOY = Shape("toy heads", 64, 48, 1040, 1000)
 OURS = (
     Way("floor", "the two matrix products alone", "logits in the model's type"),
     Way("floor-float32", "the same with float32 results", "logits"),
+    Way(
+        "floor-chunks",
+        "the same in the chunks that divtok works in",
+        "logits",
+        "divtok's own matrix products without what follows them",
+    ),
     Way("ours", "divtok", "all seven numbers of every token"),
     Way("ours-plain", "divtok, plain torch path", "all seven numbers of every token"),
     Way(
@@ -69,10 +79,10 @@ def plan(device: torch.device, *, quick: bool) -> Plan:
     if device.type == "cuda":
         large = ((QWEN_LARGE, (512, 1024, 2048, 4096, 8192, 16384)),)
         limits = Limits(first_s=45, expected_s=4, slow_s=2, repeats=10, section_s=120)
-        return Plan(toy if quick else large, 256 if quick else 8192, torch.bfloat16, limits)
+        return Plan(toy if quick else large, 256 if quick else 8192, 1024, torch.bfloat16, limits)
     small = ((QWEN_SMALL, (64, 256)), (SMOLLM, (64, 256, 1024, 2048)))
     limits = Limits(first_s=40, expected_s=30, slow_s=4, repeats=3, section_s=330)
-    return Plan(toy if quick else small, 256, torch.float32, limits)
+    return Plan(toy if quick else small, 256, 256, torch.float32, limits)
 
 
 def run(device: torch.device, what: Plan) -> tuple[list[Case], dict[str, str]]:
@@ -83,38 +93,51 @@ def run(device: torch.device, what: Plan) -> tuple[list[Case], dict[str, str]]:
     groups: dict[str, str] = {}
     for shape, sizes in what.shapes:
         meter.say(f"making inputs: {shape.name}")
-        everything = make_inputs(shape, max(sizes), device=device, dtype=what.dtype)
+        everything = make_inputs(shape, max(sizes), device=device, dtype=what.dtype, grid=False)
         groups[shape.name] = (
             f"hidden states {shape.hidden_p} and {shape.hidden_q} wide, vocabularies of "
             f"{shape.vocab_p:,} and {shape.vocab_q:,}, {str(what.dtype).removeprefix('torch.')}"
         )
         for size in sizes:
-            check = size == what.error_tokens
-            cases.append(_case(meter, shape, everything.first(size), check=check))
+            checked = None
+            if size == what.error_tokens:
+                count = min(size, what.checked)
+                checked = make_inputs(shape, count, device=device, dtype=what.dtype, grid=True)
+            cases.append(_case(meter, shape, everything.first(size), checked))
         del everything
     return cases, groups
 
 
-def _case(meter: Meter, shape: Shape, inputs: HeadsInput, *, check: bool) -> Case:
+def _case(meter: Meter, shape: Shape, inputs: HeadsInput, checked: HeadsInput | None) -> Case:
     tokens = len(inputs.tokens)
     with torch.no_grad():
-        measured, outputs = meter.measure(shape.name, tokens, timed_tasks(inputs))
+        measured, _ = meter.measure(shape.name, tokens, timed_tasks(inputs))
         facts: dict[str, float] = {}
-        if check:
-            for peer in peers.ALL:
-                # Cut heads or not is one and the same where the widths are equal.
-                if not peer.timed and shape.vocab_p != shape.vocab_q:
-                    result, outputs[peer.way.name] = meter.once(_peer_task(peer, inputs))
-                    measured.append(result)
-            meter.say("float64 reference")
-            exact = reference(inputs)
-            measured = add_errors(measured, jsd_errors(outputs, exact))
-            facts = {
-                "mean JSD, bits": float(exact.mean()),
-                "share of tokens above 0.5 bits": float((exact > 0.5).double().mean()),
-                "largest error of a logit": logit_error(inputs),
-            }
+        if checked is not None:
+            measured, facts = _with_errors(meter, shape, measured, checked)
     return Case(shape.name, f"{tokens:,} positions", tokens, tuple(measured), facts)
+
+
+def _with_errors(
+    meter: Meter, shape: Shape, measured: list[Measurement], inputs: HeadsInput
+) -> tuple[list[Measurement], dict[str, float]]:
+    """The error of every way that could be timed, and of those that are only checked."""
+    running = {m.way for m in measured if m.best is not None}
+    outputs = {task.way: meter.once(task)[1] for task in timed_tasks(inputs) if task.way in running}
+    for peer in peers.ALL:
+        # Cut heads or not is one and the same where the widths are equal.
+        if not peer.timed and shape.vocab_p != shape.vocab_q:
+            result, outputs[peer.way.name] = meter.once(_peer_task(peer, inputs))
+            measured.append(result)
+    meter.say("float64 reference")
+    exact = reference(inputs)
+    facts = {
+        "positions checked": float(len(inputs.tokens)),
+        "mean JSD, bits": float(exact.mean()),
+        "share of tokens above 0.5 bits": float((exact > 0.5).double().mean()),
+        "largest error of a logit": logit_error(inputs),
+    }
+    return list(add_errors(measured, jsd_errors(outputs, exact))), facts
 
 
 def timed_tasks(inputs: HeadsInput) -> list[Task]:
@@ -124,6 +147,7 @@ def timed_tasks(inputs: HeadsInput) -> list[Task]:
     tasks = [
         Task("floor", partial(_products, inputs)),
         Task("floor-float32", partial(_products, inputs, torch.float32)),
+        Task("floor-chunks", partial(_products_in_chunks, inputs)),
         Task("ours", partial(_ours, inputs), compiles=True),
         Task("ours-plain", partial(_ours_plain, inputs)),
         Task("naive", lambda: naive.metrics(*cut)["jsd_bits"]),
@@ -131,7 +155,7 @@ def timed_tasks(inputs: HeadsInput) -> list[Task]:
         Task("naive-compiled", lambda: _compiled()(*cut)["jsd_bits"], compiles=True),
     ]
     if not (half and inputs.weight_p.is_cuda):
-        del tasks[1]  # the products give float32 anyway
+        del tasks[1:3]  # the products give float32 anyway, and the CPU makes its own
     return tasks + [
         _peer_task(peer, inputs)
         for peer in peers.ALL
@@ -156,6 +180,18 @@ def _products(inputs: HeadsInput, out_dtype: torch.dtype | None = None) -> None:
     torch.mm(inputs.hidden_q, inputs.weight_q.T, **wanted)
 
 
+def _products_in_chunks(inputs: HeadsInput) -> None:
+    def nothing(
+        logits_p: Tensor, logits_q: Tensor, tokens: Tensor, width: int, out: Tensor
+    ) -> None:
+        del logits_p, logits_q, tokens, width, out
+
+    row_bytes = FLOAT_BYTES * (len(inputs.weight_p) + len(inputs.weight_q))
+    workspace = heads.default_workspace(inputs.hidden_p.device)
+    rows = max(128, workspace // row_bytes // 128 * 128)
+    run_chunks(nothing, _work(inputs), rows=rows, weight_bytes=workspace)
+
+
 def _ours(inputs: HeadsInput) -> Tensor:
     return heads.pair_metrics(
         inputs.hidden_p, inputs.weight_p, inputs.hidden_q, inputs.weight_q, inputs.tokens
@@ -163,7 +199,12 @@ def _ours(inputs: HeadsInput) -> Tensor:
 
 
 def _ours_plain(inputs: HeadsInput) -> Tensor:
-    work = Work(
+    workspace = heads.default_workspace(inputs.hidden_p.device)
+    return plain.metrics(_work(inputs), workspace).jsd_bits
+
+
+def _work(inputs: HeadsInput) -> Work:
+    return Work(
         inputs.hidden_p,
         Head(inputs.weight_p),
         inputs.hidden_q,
@@ -171,8 +212,6 @@ def _ours_plain(inputs: HeadsInput) -> Tensor:
         inputs.tokens,
         inputs.width,
     )
-    workspace = heads.default_workspace(inputs.hidden_p.device)
-    return plain.metrics(work, workspace).jsd_bits
 
 
 def reference(inputs: HeadsInput, rows: int = 64) -> Tensor:

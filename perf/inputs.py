@@ -4,9 +4,11 @@ Each row's logits are a bell of standard deviation LOGIT_SD over the vocabulary,
 stands out of it: its probability lies between about a tenth and nearly 1, row by row, and alike
 in both models. In SAME_TOP of the rows both favour the same token, in the others each its own.
 
-All values lie on a coarse binary grid that bfloat16 holds exactly, and on which sums of products
-are exact in float32 in any order. So every way that keeps float32 logits sees the very same
-logits, whatever the shape of its matrix product, and so does the float64 reference.
+Times are taken on plain random values. Errors are taken on values of a coarse binary grid that
+bfloat16 holds exactly, and on which sums of products are exact in float32 in any order: there
+every way that keeps float32 logits sees the very same logits, whatever the shape of its matrix
+product, and so does the float64 reference. (Round values draw less power, and a GPU then
+multiplies faster than it would with a model's: no good for timing.)
 """
 
 from __future__ import annotations
@@ -79,9 +81,15 @@ class HeadsInput:
 
 
 def make_inputs(
-    shape: Shape, count: int, *, device: torch.device, dtype: torch.dtype, seed: int = 0
+    shape: Shape,
+    count: int,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    grid: bool,
+    seed: int = 0,
 ) -> HeadsInput:
-    """`count` positions in front of both heads."""
+    """`count` positions in front of both heads; `grid` makes sums of products exact."""
     draw = torch.Generator(device).manual_seed(seed)
     width = min(shape.vocab_p, shape.vocab_q)
     top_p, other, taken = (
@@ -91,31 +99,38 @@ def make_inputs(
     top_q = torch.where(share[0] < SAME_TOP, top_p, other)
     lead_p = torch.empty(count, device=device).uniform_(*LEAD, generator=draw)
     lead_q = lead_p + LEAD_SD * torch.randn(count, generator=draw, device=device)
-    weight_p = _weight(shape.vocab_p, shape.hidden_p, dtype, draw)
-    weight_q = _weight(shape.vocab_q, shape.hidden_q, dtype, draw)
+    weight_p = _weight(shape.vocab_p, shape.hidden_p, dtype, draw, grid)
+    weight_q = _weight(shape.vocab_q, shape.hidden_q, dtype, draw, grid)
     return HeadsInput(
-        _hidden(weight_p, top_p, lead_p, dtype, draw),
+        _hidden(weight_p, top_p, lead_p, dtype, draw, grid),
         weight_p,
-        _hidden(weight_q, top_q, lead_q, dtype, draw),
+        _hidden(weight_q, top_q, lead_q, dtype, draw, grid),
         weight_q,
         torch.where(share[1] < TAKES_TOP, top_p, taken),
     )
 
 
-def _weight(vocab: int, width: int, dtype: torch.dtype, draw: torch.Generator) -> Tensor:
-    """[V, D] on a grid of a sixteenth of the standard deviation or finer, a power of two."""
+def _weight(
+    vocab: int, width: int, dtype: torch.dtype, draw: torch.Generator, grid: bool
+) -> Tensor:
+    """[V, D]; the grid is a power of two, a sixteenth of the standard deviation or finer."""
     sd = LOGIT_SD / math.sqrt(width)
     step = 2.0 ** math.floor(math.log2(sd / 16))
     weight = torch.empty(vocab, width, dtype=dtype, device=draw.device)
     for start in range(0, vocab, 8192):
         rows = weight[start : start + 8192]
         values = torch.randn(rows.shape, generator=draw, device=draw.device)
-        rows.copy_(values.mul_(sd / step).round_().mul_(step))
+        rows.copy_(values.mul_(sd / step).round_().mul_(step) if grid else values.mul_(sd))
     return weight
 
 
 def _hidden(
-    weight: Tensor, top: Tensor, lead: Tensor, dtype: torch.dtype, draw: torch.Generator
+    weight: Tensor,
+    top: Tensor,
+    lead: Tensor,
+    dtype: torch.dtype,
+    draw: torch.Generator,
+    grid: bool,
 ) -> Tensor:
     """[T, D] with unit variance, leaning towards the head's row of the favoured token."""
     rows = weight[top].float()
@@ -124,4 +139,6 @@ def _hidden(
     # What the noise happens to give the favourite is taken out, so that its logit is the one drawn.
     lean = (logit - (hidden * rows).sum(-1)) / rows.square().sum(-1)
     hidden += lean[:, None] * rows
-    return (hidden / HIDDEN_STEP).round_().mul_(HIDDEN_STEP).to(dtype)
+    if grid:
+        hidden = (hidden / HIDDEN_STEP).round_().mul_(HIDDEN_STEP)
+    return hidden.to(dtype)

@@ -125,7 +125,7 @@ def test_a_model_that_would_go_to_the_disk_is_refused(
 def test_a_spread_model_is_not_moved_and_takes_its_inputs_at_the_embedding(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = models._auto_class
+    real = models.auto_class
 
     def dispatched(config: Any) -> Any:
         def from_pretrained(*args: Any, device_map: str, **kwargs: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_spread_model_is_not_moved_and_takes_its_inputs_at_the_embedding(
 
         return SimpleNamespace(from_pretrained=from_pretrained)
 
-    monkeypatch.setattr(models, "_auto_class", dispatched)
+    monkeypatch.setattr(models, "auto_class", dispatched)
     loaded = load_model(folder, device_map="balanced")
     assert loaded.device == torch.device("meta")
     assert not loaded.model.training

@@ -91,7 +91,7 @@ def load_tokenizer(
 ) -> Any:
     """The tokenizer of a model folder, GGUF file or hub id; ModelError where it cannot be read."""
     need_transformers()
-    return _read_tokenizer(_place(ref), ref, revision, trust_remote_code)
+    return _read_tokenizer(model_place(ref), ref, revision, trust_remote_code)
 
 
 def load_model(
@@ -116,13 +116,13 @@ def load_model(
     import torch
 
     _check_dtype(dtype)
-    where, spread = _pick_place(device, device_map)
-    place = _place(ref)
-    config = _read_config(place, ref, revision, trust_remote_code)
+    where, spread = pick_place(device, device_map)
+    place = model_place(ref)
+    config = read_config(place, ref, revision, trust_remote_code)
     tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
     number = getattr(torch, _pick_dtype(dtype, where, lambda: config))
     with _reading(ref, place, "The model"), quiet():
-        model, report = _auto_class(config).from_pretrained(
+        model, report = auto_class(config).from_pretrained(
             place,
             config=config,
             revision=revision,
@@ -155,10 +155,10 @@ def resolve_dtype(
     if dtype != "auto":
         return dtype
     need_transformers()
-    where, _ = _pick_place(device, device_map)
+    where, _ = pick_place(device, device_map)
 
     def config() -> Any:
-        return _read_config(_place(ref), ref, revision, trust_remote_code)
+        return read_config(model_place(ref), ref, revision, trust_remote_code)
 
     return _pick_dtype(dtype, where, config)
 
@@ -208,7 +208,7 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     return picked
 
 
-def _pick_place(
+def pick_place(
     device: str | torch.device | None, device_map: str | None
 ) -> tuple[torch.device, str | None]:
     """The device that decides the number format, and the way to spread, if any."""
@@ -266,7 +266,7 @@ def _pick_dtype(dtype: DType, device: torch.device, config: Callable[[], Any]) -
     return "bfloat16" if half else "float32"
 
 
-def _read_config(place: str, ref: str, revision: str | None, trust_remote_code: bool) -> Any:
+def read_config(place: str, ref: str, revision: str | None, trust_remote_code: bool) -> Any:
     from transformers import AutoConfig, PreTrainedConfig
 
     with _reading(ref, place, "The model"):
@@ -291,7 +291,7 @@ def _read_tokenizer(place: str, ref: str, revision: str | None, trust_remote_cod
         return loader.from_pretrained(place, revision=revision, trust_remote_code=trust_remote_code)
 
 
-def _auto_class(config: Any) -> Any:
+def auto_class(config: Any) -> Any:
     """The loader for this kind of model: text models, then text models that can also see."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
@@ -322,7 +322,7 @@ def _check_remote_code(
         )
 
 
-def _place(ref: str) -> str:
+def model_place(ref: str) -> str:
     """Where transformers reads a ref from: its place, or the safetensors copy of a GGUF file."""
     place = _locate(ref)
     gguf = find_gguf(Path(place))

@@ -245,3 +245,19 @@ def test_demo_shows_tokens_tables_and_what_to_look_at(tmp_path: Path, divtok: Co
     ):
         assert text in said.out
     assert " nan" not in said.out
+
+
+def test_options_of_the_models_reach_both_stages(tmp_path: Path, divtok: Command) -> None:
+    out = divtok("run", *SMALL, "--out", tmp_path / "run", "--device-map", "toaster")
+    assert out.code == 2
+    assert "Unknown device 'toaster'" in out.err
+    out = divtok("run", *SMALL, "--out", tmp_path / "run", "--dtype", "float8")
+    assert out.code == 2
+    assert "generate.dtype" in out.err
+    assert "trace.dtype" in out.err
+
+
+def test_tracing_again_in_another_type_is_refused(finished: FinishedRun, divtok: Command) -> None:
+    out = divtok("trace", finished.folder, "--dtype", "bfloat16")
+    assert out.code == 1
+    assert '"float32" -> "bfloat16"' in out.err

@@ -22,13 +22,13 @@ need_peers = pytest.mark.skipif(not peers.PEERS.exists(), reason="peers are not 
 @pytest.fixture(scope="module")
 def inputs() -> HeadsInput:
     peers.add_peers_path()
-    return make_inputs(SHAPE, 96, device=CPU, dtype=torch.float32)
+    return make_inputs(SHAPE, 96, device=CPU, dtype=torch.float32, grid=True)
 
 
 @pytest.fixture(scope="module")
 def half() -> HeadsInput:
     peers.add_peers_path()
-    return make_inputs(SHAPE, 96, device=CPU, dtype=torch.bfloat16)
+    return make_inputs(SHAPE, 96, device=CPU, dtype=torch.bfloat16, grid=True)
 
 
 def exact_jsd(inputs: HeadsInput, *, pad: bool = False) -> np.ndarray:
@@ -45,7 +45,7 @@ def exact_jsd(inputs: HeadsInput, *, pad: bool = False) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [SHAPE, Shape("wide", 3584, 1536, 300, 290)])
 def test_logits_are_exact_in_float32_and_in_bfloat16_inputs(shape: Shape):
-    made = make_inputs(shape, 40, device=CPU, dtype=torch.float32)
+    made = make_inputs(shape, 40, device=CPU, dtype=torch.float32, grid=True)
     for hidden, weight in ((made.hidden_p, made.weight_p), (made.hidden_q, made.weight_q)):
         assert torch.equal(hidden, hidden.bfloat16().float())
         assert torch.equal(weight, weight.bfloat16().float())
@@ -56,7 +56,9 @@ def test_logits_are_exact_in_float32_and_in_bfloat16_inputs(shape: Shape):
 
 
 def test_logits_look_like_a_model():
-    made = make_inputs(Shape("x", 256, 192, 5000, 4900), 400, device=CPU, dtype=torch.float32)
+    made = make_inputs(
+        Shape("x", 256, 192, 5000, 4900), 400, device=CPU, dtype=torch.float32, grid=True
+    )
     logits = made.hidden_p @ made.weight_p.T
     assert float(logits.std(-1).mean()) == pytest.approx(2.5, rel=0.1)
     top = logits.softmax(-1).amax(-1)
@@ -166,7 +168,7 @@ def test_a_section_has_every_way_and_errors_where_they_are_checked(monkeypatch: 
     quick = [peer for peer in peers.ALL if not peer.compiles]
     monkeypatch.setattr(peers, "ALL", tuple(quick))
     limits = Limits(first_s=60, expected_s=5, slow_s=1, repeats=1, section_s=120)
-    plan = heads.Plan(((SHAPE, (16, 32)),), 32, torch.float32, limits)
+    plan = heads.Plan(((SHAPE, (16, 32)),), 32, 32, torch.float32, limits)
     (small, large), groups = heads.run(CPU, plan)
     assert list(groups) == ["toy"]
     assert isinstance(small, Case)

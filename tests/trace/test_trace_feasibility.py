@@ -12,7 +12,7 @@ import pytest
 import torch
 from trace_samples import SavedPair, bigram_reader, tiny_config
 
-from divtok.errors import ModelError, UsageError
+from divtok.errors import ModelError
 from divtok.trace import machine
 from divtok.trace.feasibility import (
     EFFICIENCY,
@@ -35,7 +35,7 @@ from divtok.trace.feasibility import (
     tokens_per_second,
 )
 from divtok.trace.pair import Pair
-from divtok.trace.shapes import pick_place, read_outline, shape_of
+from divtok.trace.shapes import read_outline, shape_of
 
 P = ModelShape(
     name="p",
@@ -259,13 +259,6 @@ def test_a_model_that_is_not_there() -> None:
         read_outline("no/such")
     with pytest.raises(ModelError, match="no packaged model"):
         read_outline("divtok/tiny-9b")
-
-
-def test_the_place_is_one_device_or_all() -> None:
-    assert pick_place("cpu", None) == (torch.device("cpu"), False)
-    assert pick_place(None, "cpu") == (torch.device("cpu"), False)
-    with pytest.raises(UsageError, match="Give one of them"):
-        pick_place("cpu", "auto")
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:

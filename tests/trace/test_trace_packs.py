@@ -8,7 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divtok.errors import UsageError
+from divtok.trace import packs
 from divtok.trace.packs import build_pack, plan_packs
+
+
+@pytest.fixture(autouse=True)
+def share_every_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples stay short: prompts of any length are worth sharing here."""
+    monkeypatch.setattr(packs, "_SHARE_FROM", 1)
+
+
+def test_a_short_prompt_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "_SHARE_FROM", 3)
+    pack = build_pack([[7, 8], [7, 8]], [[1, 2], [3, 4]])
+    assert pack.ids.tolist() == [7, 8, 1, 7, 8, 3]
+    assert pack.predicts.tolist() == [1, 2, 4, 5]
+    assert pack.groups[0].span == (0, 6)
+    assert plan_packs(["a"] * 2, [2] * 2, [2] * 2, max_tokens=6, max_rows=9) == [[0, 1]]
+    assert plan_packs(["a"] * 2, [2] * 2, [2] * 2, max_tokens=5, max_rows=9) == [[0], [1]]
 
 
 def test_a_prompt_is_read_once_for_all_its_responses() -> None:
@@ -93,10 +110,10 @@ def test_responses_to_one_prompt_stay_together_longest_first() -> None:
 
 
 def test_a_shared_prompt_counts_once_a_pack() -> None:
-    arguments = ["a"] * 3, [10] * 3, [5] * 3
-    assert plan_packs(*arguments, max_tokens=25, max_rows=9) == [[0, 1, 2]]
-    assert plan_packs(*arguments, max_tokens=24, max_rows=9) == [[0, 1], [2]]
-    assert plan_packs(*arguments, max_tokens=25, max_rows=2) == [[0, 1], [2]]
+    arguments = ["a"] * 3, [10] * 3, [5] * 3  # of each response four tokens are read
+    assert plan_packs(*arguments, max_tokens=22, max_rows=9) == [[0, 1, 2]]
+    assert plan_packs(*arguments, max_tokens=21, max_rows=9) == [[0, 1], [2]]
+    assert plan_packs(*arguments, max_tokens=22, max_rows=2) == [[0, 1], [2]]
 
 
 def test_one_over_the_budget_stands_alone() -> None:
@@ -114,12 +131,13 @@ def test_every_index_once_and_no_budget_broken(
 ) -> None:
     prompts = [prompt for prompt, _ in rows]
     lengths = [length for _, length in rows]
-    packs = plan_packs(
+    found = plan_packs(
         prompts, [p + 1 for p in prompts], lengths, max_tokens=max_tokens, max_rows=max_rows
     )
-    assert sorted(i for pack in packs for i in pack) == list(range(len(rows)))
-    for pack in packs:
-        tokens = sum(p + 1 for p in {prompts[i] for i in pack}) + sum(lengths[i] for i in pack)
+    assert sorted(i for pack in found for i in pack) == list(range(len(rows)))
+    for pack in found:
+        prompt_tokens = sum(p + 1 for p in {prompts[i] for i in pack})
+        tokens = prompt_tokens + sum(lengths[i] - 1 for i in pack)
         assert len(pack) <= max_rows
         assert tokens <= max_tokens or len(pack) == 1
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import LimitOption, config_from
-from divtok.cli.runs import evaluate_and_report, leave_if_failed, print_tables, run_stages
+from divtok.cli.runs import (
+    leave_if_failed,
+    print_near_theta,
+    print_tables,
+    report_results,
+    run_stages,
+)
 from divtok.config import RunConfig
 from divtok.pipeline.results import Example, examples
 from divtok.progress import say
@@ -33,11 +39,12 @@ def demo(
     config = config_from(list(DEMO), limit=limit)
     store = Run.create_or_open(out)
     run_stages(store, config)
-    evaluations = evaluate_and_report(store, config)
+    found = report_results(store, config)
     say("")
     _show_examples(store, config)
-    print_tables(evaluations, config)
-    _explain(evaluations, config, store)
+    print_tables(found.evaluations, config)
+    print_near_theta(found)
+    _explain(found.evaluations, config, store)
     leave_if_failed(store)
 
 

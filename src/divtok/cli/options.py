@@ -25,6 +25,12 @@ OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the run
 FamilyOption = Annotated[str | None, typer.Option("--family", help="Preset of models and theta.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", help="Problems per benchmark.")]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of the sampling.")]
+DTypeOption = Annotated[
+    str | None, typer.Option("--dtype", help="Number type of the models: auto, float32, ...")
+]
+DeviceMapOption = Annotated[
+    str | None, typer.Option("--device-map", help="Spread each model over all GPUs: auto, ...")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 RetryOption = Annotated[
     bool, typer.Option("--retry-failed", help="Redo the rows that failed before.")
@@ -37,15 +43,23 @@ def config_from(
     family: str | None = None,
     limit: int | None = None,
     seed: int | None = None,
+    dtype: str | None = None,
+    device_map: str | None = None,
 ) -> RunConfig:
     """A file (if the first argument is one) with overrides, the named options on top."""
     given = list(arguments or [])
     path = None
     if given and "=" not in given[0]:
         path = Path(given.pop(0))
-    named = {"family": family, "limit": limit, "seed": seed}
-    overrides = given + [f"{key}={value}" for key, value in named.items() if value is not None]
-    return load_config(path, overrides)
+    named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
+    for section in ("generate", "trace"):
+        named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
+    return load_config(path, given + overridden(**named))
+
+
+def overridden(**named: object) -> list[str]:
+    """Overrides for the options that were given, by their dotted keys."""
+    return [f"{key}={value}" for key, value in named.items() if value is not None]
 
 
 def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:

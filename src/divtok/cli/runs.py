@@ -11,6 +11,8 @@ import typer
 
 from divtok.cli.options import (
     ConfigArguments,
+    DeviceMapOption,
+    DTypeOption,
     FamilyOption,
     JsonOption,
     LimitOption,
@@ -21,6 +23,7 @@ from divtok.cli.options import (
     SeedOption,
     config_from,
     open_run,
+    overridden,
     run_folder,
 )
 from divtok.config import RunConfig, to_yaml
@@ -44,10 +47,14 @@ def run(
     family: FamilyOption = None,
     limit: LimitOption = None,
     seed: SeedOption = None,
+    dtype: DTypeOption = None,
+    device_map: DeviceMapOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
     """Everything: generate, grade, trace, score, evaluate and report, resuming what is there."""
-    config = config_from(arguments, family=family, limit=limit, seed=seed)
+    config = config_from(
+        arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
+    )
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     run_stages(store, config, retry_failed=retry_failed)
     found = report_results(store, config)
@@ -64,11 +71,15 @@ def generate(
     family: FamilyOption = None,
     limit: LimitOption = None,
     seed: SeedOption = None,
+    dtype: DTypeOption = None,
+    device_map: DeviceMapOption = None,
 ) -> None:
     """Sample trajectories into a new run, or the missing ones of an old run."""
     from divtok.pipeline import stages
 
-    config = config_from(arguments, family=family, limit=limit, seed=seed)
+    config = config_from(
+        arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
+    )
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     with store.lock():
         stages.generate(store, config)
@@ -83,13 +94,21 @@ def grade(run: RunArgument, retry_failed: RetryOption = False) -> None:
         stages.grade(store, results.stored_config(store), retry_failed=retry_failed)
 
 
-def trace(run: RunArgument, retry_failed: RetryOption = False) -> None:
+def trace(
+    run: RunArgument,
+    dtype: DTypeOption = None,
+    device_map: DeviceMapOption = None,
+    retry_failed: RetryOption = False,
+) -> None:
     """Teacher-force a run's trajectories through each pair and keep the divergences."""
     from divtok.pipeline import results, stages
 
     store = open_run(run)
+    config = results.stored_config(
+        store, overridden(**{"trace.dtype": dtype, "trace.device_map": device_map})
+    )
     with store.lock():
-        stages.trace(store, results.stored_config(store), retry_failed=retry_failed)
+        stages.trace(store, config, retry_failed=retry_failed)
     leave_if_failed(store)
 
 

@@ -44,13 +44,13 @@ class Results:
         return [found for found in self.near_theta if found.generator == generator]
 
 
-def stored_config(run: Run) -> RunConfig:
-    """The config the run was made with."""
+def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config the run was made with, with `dotted.key=value` overrides on top."""
     if run.config_text() is None:
         raise StoreError(
             f"The run {run.path} has no {CONFIG_FILE}.", next_step="Make it with 'divtok run'."
         )
-    return load_config(run.path / CONFIG_FILE)
+    return load_config(run.path / CONFIG_FILE, overrides)
 
 
 def protocol_of(config: RunConfig) -> Protocol:

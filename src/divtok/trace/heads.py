@@ -9,21 +9,22 @@ arguments and must agree with the plain torch one.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divtok.errors import UsageError
-from divtok.trace.kernels import plain
+from divtok.trace.kernels import cpu, plain
 from divtok.trace.kernels.common import Head, HeadMetrics, Work
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-WORKSPACE_BYTES = 64 << 20
-WORKSPACE_BYTES_GPU = 512 << 20
+WORKSPACE_BYTES = 32_000_000
+WORKSPACE_BYTES_GPU = 640_000_000
 
 
 _Path = Callable[[Work, int], HeadMetrics]
@@ -54,8 +55,7 @@ def pair_metrics(
     width = min(head_p.width, head_q.width) if vocab_size is None else vocab_size
     _check_arguments(hidden_p, head_p, hidden_q, head_q, tokens, width)
     if workspace_bytes is None:
-        gpu = hidden_p.device.type != "cpu"
-        workspace_bytes = WORKSPACE_BYTES_GPU if gpu else WORKSPACE_BYTES
+        workspace_bytes = default_workspace(hidden_p.device)
     if workspace_bytes <= 0:
         raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
     path = _pick_path(hidden_p.device)
@@ -63,8 +63,18 @@ def pair_metrics(
         return path(Work(hidden_p, head_p, hidden_q, head_q, tokens, width), workspace_bytes)
 
 
+def default_workspace(device: torch.device) -> int:
+    """Bytes for the logits of a chunk of positions."""
+    return WORKSPACE_BYTES if device.type == "cpu" else WORKSPACE_BYTES_GPU
+
+
 def _pick_path(device: torch.device) -> _Path:
-    del device  # one path serves every device so far
+    if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        from divtok.trace.kernels import cuda
+
+        return cuda.metrics
+    if device.type == "cpu" and cpu.available():
+        return cpu.metrics
     return plain.metrics
 
 

@@ -17,7 +17,10 @@ import numpy.typing as npt
 from divtok.errors import UsageError
 
 Indices = npt.NDArray[np.int64]
+Ids = Sequence[int] | npt.NDArray[np.integer[Any]]
 
+# Below so many tokens reading a prompt again is cheaper than gathering its rows for attention.
+_SHARE_FROM = 32
 # Lanes go through attention side by side, padded to the longest. One may be shorter than that by
 # this ratio, or by this many tokens.
 _GROUP_RATIO = 1.25
@@ -70,35 +73,40 @@ class Pack:
     groups: tuple[AttentionGroup, ...]
 
 
-def build_pack(prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Pack:
+def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
     """Prompts and responses, one of each a trajectory and none empty -> their pack.
 
     A response's last token predicts nothing that is asked for, so it is not read.
     """
-    ids: list[int] = []
-    positions: list[int] = []
-    first_rows: dict[tuple[int, ...], int] = {}
+    parts: list[Indices] = []
+    positions: list[Indices] = []
+    first_rows: dict[bytes, int] = {}
     lanes: list[Lane] = []
     predicts: list[Indices] = []
-    for prompt, response in zip(prompts, responses, strict=True):
-        prompt, read = tuple(prompt), list(response[:-1])
-        owned = len(prompt)
-        if prompt not in first_rows:
-            first_rows[prompt] = len(ids)
-            ids += prompt
-            positions += range(len(prompt))
-            owned = 0
-        shared = np.arange(first_rows[prompt], first_rows[prompt] + len(prompt))
-        own = np.arange(len(ids), len(ids) + len(read))
-        ids += read
-        positions += range(len(prompt), len(prompt) + len(read))
-        rows = np.concatenate([shared, own])
-        if owned < len(rows):  # a shared prompt with one token behind it needs no reading
-            lanes.append(Lane(rows, owned))
+    count = 0
+    for prompt_ids, response_ids in zip(prompts, responses, strict=True):
+        prompt = np.asarray(prompt_ids, dtype=np.int64)
+        read = np.asarray(response_ids[:-1], dtype=np.int64)
+        shared = first_rows.get(prompt.tobytes())
+        if shared is None:
+            if len(prompt) >= _SHARE_FROM:
+                first_rows[prompt.tobytes()] = count
+            rows = np.arange(count, count + len(prompt) + len(read))
+            parts += [prompt, read]
+            positions.append(np.arange(len(rows)))
+            lanes.append(Lane(rows, 0))
+        else:
+            own = np.arange(count, count + len(read))
+            rows = np.concatenate([np.arange(shared, shared + len(prompt)), own])
+            parts.append(read)
+            positions.append(np.arange(len(prompt), len(rows)))
+            if len(read):  # a single token is predicted by the prompt alone
+                lanes.append(Lane(rows, len(prompt)))
         predicts.append(rows[len(prompt) - 1 :])
+        count += len(parts[-1]) + (len(prompt) if shared is None else 0)
     return Pack(
-        ids=np.array(ids, dtype=np.int64),
-        positions=np.array(positions, dtype=np.int64),
+        ids=np.concatenate(parts),
+        positions=np.concatenate(positions),
         lanes=tuple(lanes),
         predicts=np.concatenate(predicts),
         groups=_group(lanes),
@@ -141,8 +149,9 @@ def plan_packs(
 ) -> list[list[int]]:
     """Indices in packs of at most `max_rows` responses and `max_tokens` tokens.
 
-    Responses to one prompt stay together and count the prompt once a pack; among them the longest
-    come first, so that like lengths meet. One that is over the budget alone gets its own pack.
+    Counted as they are read: a prompt once a pack, and of a response all but its last token.
+    Responses to one prompt stay together, the longest first, so that like lengths meet. One that is
+    over the budget alone gets a pack of its own.
     """
     for name, value in (("max_tokens", max_tokens), ("max_rows", max_rows)):
         if value < 1:
@@ -155,8 +164,10 @@ def plan_packs(
     for index in sorted(
         range(len(prompts)), key=lambda i: (order[prompts[i]], -response_lengths[i], i)
     ):
-        fresh = prompt_lengths[index] + response_lengths[index]
-        more = response_lengths[index] if prompts[index] in inside else fresh
+        read = response_lengths[index] - 1
+        shared = prompts[index] in inside and prompt_lengths[index] >= _SHARE_FROM
+        fresh = prompt_lengths[index] + read
+        more = read if shared else fresh
         if packs and len(packs[-1]) < max_rows and tokens + more <= max_tokens:
             packs[-1].append(index)
             tokens += more

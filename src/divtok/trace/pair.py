@@ -19,24 +19,26 @@ from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace, pair_metrics
 from divtok.trace.models import Reader, load_reader
-from divtok.trace.packs import Pack, build_pack, plan_packs
+from divtok.trace.packs import Ids, Indices, Pack, build_pack, plan_packs
 from divtok.trace.spans import answer_tokens, turn_end
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Ids = Sequence[int] | np.ndarray[Any, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One response to trace, as plain ints."""
+    """One response to trace. `prompt_key` tells equal prompts."""
 
     key: str
-    prompt_ids: list[int]
-    token_ids: list[int]
+    prompt_ids: Indices
+    token_ids: Indices
     text: str | None
+
+    @property
+    def prompt_key(self) -> bytes:
+        return self.prompt_ids.tobytes()
 
     @property
     def length(self) -> int:
@@ -135,22 +137,23 @@ class Pair:
         return None
 
     def _check_ids(self, row: _Row) -> None:
-        if row.token_ids and not row.prompt_ids:
+        if len(row.token_ids) and not len(row.prompt_ids):
             raise UsageError(
                 f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
                 next_step="Give at least one prompt token, such as the begin-of-text token.",
             )
         for name, ids in (("prompt", row.prompt_ids), ("response", row.token_ids)):
-            for position, token in enumerate(ids):
-                if not 0 <= token < self.vocab_size:
-                    raise UsageError(
-                        f"Token id {token} at {name} position {position} of trajectory "
-                        f"'{row.key}' lies outside the shared vocabulary of {self.vocab_size}.",
-                        next_step="Trace with models of the generator's family.",
-                    )
+            outside = (ids < 0) | (ids >= self.vocab_size)
+            if outside.any():
+                position = int(outside.argmax())
+                raise UsageError(
+                    f"Token id {ids[position]} at {name} position {position} of trajectory "
+                    f"'{row.key}' lies outside the shared vocabulary of {self.vocab_size}.",
+                    next_step="Trace with models of the generator's family.",
+                )
 
     def _unreadable(self, row: _Row) -> Trace | None:
-        if not row.token_ids:
+        if not len(row.token_ids):
             return self._failed(row, "empty", "the response has no tokens")
         for reader in (self.p, self.q):
             limit = reader.context_length
@@ -173,7 +176,7 @@ class Pair:
                 self.p.head,
                 _response_states(self.q, pack),
                 self.q.head,
-                [token for row in rows for token in row.token_ids],
+                np.concatenate([row.token_ids for row in rows]),
                 vocab_size=self.vocab_size,
                 workspace_bytes=workspace_bytes,
             )
@@ -196,13 +199,14 @@ class Pair:
                     f"the logits of {reader.name} are no distribution (NaN, +inf or all masked) "
                     f"at response token {int(np.argmin(finite))} of {len(finite)}",
                 )
+        tokens = row.token_ids.tolist()
         text = row.text
         if text is None:
             text = self.p.tokenizer.decode(
-                row.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+                tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         try:
-            answer = answer_tokens(self.p.tokenizer, row.token_ids, text)
+            answer = answer_tokens(self.p.tokenizer, tokens, text)
         except DataError as error:
             what = f"Trajectory '{row.key}': {error.what}"
             raise DataError(what, next_step=error.next_step) from error
@@ -214,7 +218,7 @@ class Pair:
             **per_token,
             answer_start=None if answer is None else answer[0],
             answer_stop=None if answer is None else answer[1],
-            turn_end=turn_end(row.token_ids, self.p.end_ids | self.q.end_ids),
+            turn_end=turn_end(tokens, self.p.end_ids | self.q.end_ids),
             dropped_mass_p=float(columns["dropped_p"].max()),
             dropped_mass_q=float(columns["dropped_q"].max()),
         )
@@ -298,7 +302,7 @@ def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
 def _plan(rows: Sequence[_Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
     """The given rows' indices in packs that the budget allows."""
     packs = plan_packs(
-        [tuple(rows[index].prompt_ids) for index in indices],
+        [rows[index].prompt_key for index in indices],
         [len(rows[index].prompt_ids) for index in indices],
         [len(rows[index].token_ids) for index in indices],
         max_tokens=budget.tokens,
@@ -315,14 +319,14 @@ def _response_states(reader: Reader, pack: Pack) -> Tensor:
     return hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
 
 
-def _plain(ids: Ids, name: str) -> list[int]:
-    """Token ids as ints; refuses anything that is not a flat row of integers."""
+def _plain(ids: Ids, name: str) -> Indices:
+    """Token ids as an array; refuses anything that is not a flat row of integers."""
     array = np.asarray(ids)
     if array.size == 0:
-        return []
+        return np.empty(0, dtype=np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UsageError(
             f"{name} must be a flat sequence of integers, not {array.dtype} of shape "
             f"{list(array.shape)}."
         )
-    return [int(token) for token in array]
+    return array.astype(np.int64)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
-from divtok.models import DType
+from divtok.model_errors import need_transformers
+from divtok.models import DType, pick_place
 from divtok.trace.feasibility import (
     Batch,
     Feasibility,
@@ -29,7 +30,7 @@ from divtok.trace.feasibility import (
 from divtok.trace.heads import default_workspace
 from divtok.trace.machine import free_memory, matmul_rate, measure_tracing, row_seconds
 from divtok.trace.pair import check_same_tokens, load_pair
-from divtok.trace.shapes import Outline, pick_place, read_outline
+from divtok.trace.shapes import Outline, read_outline
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +60,9 @@ class Job:
 
 def inspect_pair(job: Job) -> Feasibility:
     """What can be known without the weights; takes about two seconds besides reading."""
-    where, spread = pick_place(job.device, job.device_map)
+    need_transformers()
+    where, map_name = pick_place(job.device, job.device_map)
+    spread = map_name is not None
     first, second = (
         read_outline(
             ref, revision=revision, dtype=job.dtype, device=job.device, device_map=job.device_map

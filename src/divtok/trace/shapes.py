@@ -15,11 +15,10 @@ from divtok.model_errors import need_transformers, quiet, reading
 from divtok.models import (
     DType,
     LoadedModel,
-    _auto_class,  # pyright: ignore[reportPrivateUsage]
-    _pick_place,  # pyright: ignore[reportPrivateUsage]
-    _place,  # pyright: ignore[reportPrivateUsage]
-    _read_config,  # pyright: ignore[reportPrivateUsage]
+    auto_class,
     load_tokenizer,
+    model_place,
+    read_config,
     resolve_dtype,
 )
 from divtok.trace.feasibility import ModelShape
@@ -40,15 +39,6 @@ class Outline:
     shape: ModelShape
 
 
-def pick_place(
-    device: str | torch.device | None, device_map: str | None
-) -> tuple[torch.device, bool]:
-    """The device a model would run on, and whether it would be spread over all GPUs instead."""
-    need_transformers()
-    where, spread = _pick_place(device, device_map)
-    return where, spread is not None
-
-
 def read_outline(
     ref: str,
     *,
@@ -65,11 +55,11 @@ def read_outline(
     import torch
 
     number = resolve_dtype(ref, dtype, device=device, device_map=device_map, revision=revision)
-    config = _read_config(_place(ref), ref, revision, False)
+    config = read_config(model_place(ref), ref, revision, False)
     tokenizer = load_tokenizer(ref, revision=revision)
     next_step = "Check that its config.json is whole and of an architecture transformers knows."
     with reading(f"The model '{ref}'", next_step=next_step), quiet(), torch.device("meta"):
-        model = _auto_class(config).from_config(config)
+        model = auto_class(config).from_config(config)
     return Outline(ref, tokenizer, shape_of(ref, model, tokenizer, dtype=number))
 
 

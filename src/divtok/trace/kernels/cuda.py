@@ -12,6 +12,10 @@ token, x = |a - b| and u = 2^-x, its share of the divergence is
 and near x = 0, where g is a difference of nearly equal numbers, its power series.
 """
 
+# Triton's language has no types that a checker knows.
+# pyright: basic, reportRedeclaration=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
