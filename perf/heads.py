@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from divtok.trace import heads
-from divtok.trace.kernels import plain
-from divtok.trace.kernels.common import FLOAT_BYTES, Head, Work, head_logits, run_chunks
+from divtok.trace.kernels import cpu, plain
+from divtok.trace.kernels.common import (
+    COLUMNS,
+    FLOAT_BYTES,
+    Head,
+    Work,
+    head_logits,
+    run_chunks,
+)
 from perf import naive, peers
 from perf.inputs import HeadsInput, Shape, make_inputs
 from perf.meter import Limits, Meter, Task, add_errors
@@ -71,17 +78,31 @@ OURS = (
         "compiled before the clock starts",
     ),
 )
-WAYS = (*OURS, *(peer.way for peer in peers.ALL))
+BEHIND = (
+    Way(
+        "rows-ours",
+        "divtok behind the products",
+        "all seven numbers of every token",
+        "from logits that are there already",
+    ),
+    Way(
+        "rows-naive",
+        "naive torch behind the products",
+        "all seven numbers of every token",
+        "from logits that are there already",
+    ),
+)
+WAYS = (*OURS, *BEHIND, *(peer.way for peer in peers.ALL))
 
 
 def plan(device: torch.device, *, quick: bool) -> Plan:
     toy = ((TOY, (64, 256)),)
     if device.type == "cuda":
         large = ((QWEN_LARGE, (512, 1024, 2048, 4096, 8192, 16384)),)
-        limits = Limits(first_s=45, expected_s=4, slow_s=2, repeats=10, section_s=120)
+        limits = Limits(first_s=45, expected_s=4, slow_s=2, repeats=10, section_s=190)
         return Plan(toy if quick else large, 256 if quick else 8192, 1024, torch.bfloat16, limits)
     small = ((QWEN_SMALL, (64, 256)), (SMOLLM, (64, 256, 1024, 2048)))
-    limits = Limits(first_s=40, expected_s=30, slow_s=4, repeats=3, section_s=330)
+    limits = Limits(first_s=40, expected_s=30, slow_s=4, repeats=5, section_s=420)
     return Plan(toy if quick else small, 256, 256, torch.float32, limits)
 
 
@@ -156,10 +177,36 @@ def timed_tasks(inputs: HeadsInput) -> list[Task]:
     ]
     if not (half and inputs.weight_p.is_cuda):
         del tasks[1:3]  # the products give float32 anyway, and the CPU makes its own
+    if not inputs.weight_p.is_cuda:
+        tasks += _tasks_behind(inputs)
     return tasks + [
         _peer_task(peer, inputs)
         for peer in peers.ALL
         if peer.timed and (half or not peer.half_only)
+    ]
+
+
+def _tasks_behind(inputs: HeadsInput) -> list[Task]:
+    """What follows the products, alone: on a CPU the products are most of the whole."""
+
+    @cache
+    def logits() -> tuple[Tensor, Tensor]:
+        hidden_p, weight_p, hidden_q, weight_q, _ = inputs.cut()
+        return head_logits(Head(weight_p), hidden_p), head_logits(Head(weight_q), hidden_q)
+
+    def ours() -> Tensor:
+        out = torch.empty(len(COLUMNS), len(inputs.tokens))
+        with cpu.team(torch.get_num_threads()) as team:
+            cpu.row_kernel(team, *logits(), inputs.tokens, inputs.width, out)
+        return out[COLUMNS.index("jsd_bits")]
+
+    return [
+        Task("rows-ours", ours, compiles=True, reason=None if cpu.available() else "needs numba"),
+        Task(
+            "rows-naive",
+            lambda: naive.metrics_from_logits(*logits(), inputs.tokens)["jsd_bits"],
+            compiles=True,
+        ),
     ]
 
 

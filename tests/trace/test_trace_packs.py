@@ -15,11 +15,11 @@ from divtok.trace.packs import build_pack, plan_packs
 @pytest.fixture(autouse=True)
 def share_every_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples stay short: prompts of any length are worth sharing here."""
-    monkeypatch.setattr(packs, "_SHARE_FROM", 1)
+    monkeypatch.setattr(packs, "SHARE_FROM", 1)
 
 
 def test_a_short_prompt_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "_SHARE_FROM", 3)
+    monkeypatch.setattr(packs, "SHARE_FROM", 3)
     pack = build_pack([[7, 8], [7, 8]], [[1, 2], [3, 4]])
     assert pack.ids.tolist() == [7, 8, 1, 7, 8, 3]
     assert pack.predicts.tolist() == [1, 2, 4, 5]

@@ -10,6 +10,7 @@ import torch
 from trace_samples import SavedPair, naive_jsd_bits, tiny_model, trajectory
 
 from divtok.models import LoadedModel, load_model
+from divtok.trace import packs
 from divtok.trace.budget import Budget
 from divtok.trace.models import load_reader, make_reader
 from divtok.trace.packs import build_pack
@@ -42,8 +43,11 @@ def test_families_are_read_without_padding(tokenizer: Any, architecture: str, pa
     assert make_reader(as_loaded(tiny_model(architecture, 320), tokenizer)).packed is packed
 
 
-def test_packed_and_padded_trunks_agree(any_saved_pair: SavedPair) -> None:
+def test_packed_and_padded_trunks_agree(
+    any_saved_pair: SavedPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lengths beyond the sliding window of 8, shared prompts, and a response of one token."""
+    monkeypatch.setattr(packs, "SHARE_FROM", 1)
     saved = any_saved_pair
     loaded = load_model(str(saved.p_dir), device="cpu")
     reader = make_reader(loaded)

@@ -20,7 +20,7 @@ Indices = npt.NDArray[np.int64]
 Ids = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 # Below so many tokens reading a prompt again is cheaper than gathering its rows for attention.
-_SHARE_FROM = 32
+SHARE_FROM = 32
 # Lanes go through attention side by side, padded to the longest. One may be shorter than that by
 # this ratio, or by this many tokens.
 _GROUP_RATIO = 1.25
@@ -89,7 +89,7 @@ def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
         read = np.asarray(response_ids[:-1], dtype=np.int64)
         shared = first_rows.get(prompt.tobytes())
         if shared is None:
-            if len(prompt) >= _SHARE_FROM:
+            if len(prompt) >= SHARE_FROM:
                 first_rows[prompt.tobytes()] = count
             rows = np.arange(count, count + len(prompt) + len(read))
             parts += [prompt, read]
@@ -165,7 +165,7 @@ def plan_packs(
         range(len(prompts)), key=lambda i: (order[prompts[i]], -response_lengths[i], i)
     ):
         read = response_lengths[index] - 1
-        shared = prompts[index] in inside and prompt_lengths[index] >= _SHARE_FROM
+        shared = prompts[index] in inside and prompt_lengths[index] >= SHARE_FROM
         fresh = prompt_lengths[index] + read
         more = read if shared else fresh
         if packs and len(packs[-1]) < max_rows and tokens + more <= max_tokens:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from divtok.errors import ModelError
 from divtok.trace.kernels.common import Head, head_logits
-from divtok.trace.packs import Pack, build_pack
+from divtok.trace.packs import SHARE_FROM, Pack, build_pack
 from divtok.trace.trunks import NotPackable, Trunk
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-_TOKENS = 8
-_PROMPT = 3
+_PROMPT = SHARE_FROM  # long enough to be shared
+_TOKENS = _PROMPT + 8
 # Largest gap allowed, relative to the largest value. In half precision the model rounds its own
 # logits, and its hidden states depend on the shape of the batch: much with random weights.
 _SAME_BATCH = {"float32": 1e-4, "half": 2**-6}
@@ -64,7 +64,7 @@ class Probe:
 def make_probe(vocabulary: int) -> Probe:
     step = max(1, vocabulary // _TOKENS)
     whole = tuple(i * step % vocabulary for i in range(_TOKENS))
-    short, other = whole[:-2], whole[::-1]
+    short, other = whole[:-3], whole[::-1]
     rows = (whole, short, other)
     # The last token of a response is not read, so one more stands behind each row.
     return Probe(

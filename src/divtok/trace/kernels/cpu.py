@@ -26,10 +26,11 @@ from divtok.trace.kernels.common import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Positions in a chunk where the workspace has room: whole groups of the tiled product. With more
-# the product gains little, and the logits fall out of the cache.
-_ROWS = (64, 32)
-# With fewer positions the tiles are mostly empty and torch's product is quicker.
+# Logits of a chunk that stay in the cache from the product to the last sweep. A small vocabulary
+# fills it with many positions; of a large one _ROWS are taken all the same, where there is room.
+_CACHE_BYTES = 4_000_000
+_ROWS = 64
+# With fewer positions the tiles are mostly empty, with more torch's product has caught up.
 _FEW_ROWS = 8
 # Held per position besides logits: the columns of numbers and the metrics that are made of them.
 _RESULT_BYTES = 3 * len(COLUMNS) * FLOAT_BYTES
@@ -52,18 +53,20 @@ def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
     threads = torch.get_num_threads()
     room = max(0, workspace_bytes - len(work.tokens) * _RESULT_BYTES)
     scratch = _scratch_bytes(weights, threads)
-    tiled = all(_fits_tiles(weight) for weight in weights) and scratch <= room // 4
-    # Without tiles, weights other than float32 are widened in blocks.
     wide = all(weight.dtype == torch.float32 for weight in weights)
+    tiled = all(_fits_tiles(weight) for weight in weights) and scratch <= room // 4
+    if wide and _chunk_rows(work, room) > _ROWS:
+        tiled = False
+    # Without tiles, weights other than float32 are widened in blocks.
     weight_bytes = 0 if tiled or wide else room // 4
     rows = _chunk_rows(work, room - (scratch if tiled else weight_bytes))
-    with _team(threads) as team:
+    with team(threads) as members:
         return run_chunks(
-            partial(row_kernel, team),
+            partial(row_kernel, members),
             work,
             rows=rows,
             weight_bytes=weight_bytes,
-            product=partial(_tiled_product, team) if tiled else None,
+            product=partial(_tiled_product, members) if tiled else None,
         )
 
 
@@ -84,7 +87,8 @@ class Team:
 
 
 @contextmanager
-def _team(size: int) -> Generator[Team]:
+def team(size: int) -> Generator[Team]:
+    """A team that goes home at the end."""
     if size == 1:
         yield Team(1, None)
         return
@@ -96,8 +100,9 @@ def _chunk_rows(work: Work, room: int) -> int:
     depth = max(work.head_p.weight.shape[1], work.head_q.weight.shape[1])
     # Hidden states are held in float32, and once more where they are packed.
     row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + 2 * depth)
-    most = room // row_bytes
-    return next((rows for rows in _ROWS if rows <= most), max(1, most))
+    most = min(room // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes))
+    whole_groups = most - most % 32
+    return max(1, whole_groups or most)
 
 
 def row_kernel(
