@@ -236,7 +236,9 @@ def time_limit(seconds: float) -> Generator[None]:
         raise OutOfTime
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again: an alarm that rings while a destructor or a callback of the garbage collector
+    # runs is swallowed there.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
     try:
         yield
     finally:
