@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,9 @@ class Meter:
         self.say(f"{task.way}: first call")
         limit = min(self.limits.first_s, max(self.left_s(), 1.0))
         try:
-            with time_limit(limit):
-                (seconds, cpu_seconds, extra), output = self._timed(task.call, with_memory=True)
+            (seconds, cpu_seconds, extra), output = self._timed(
+                task.call, with_memory=True, limit=limit
+            )
         except OutOfTime:
             over = f"stopped: its first call took longer than {limit:.3g} s"
             reason = over if limit == self.limits.first_s else NO_TIME
@@ -180,22 +181,25 @@ class Meter:
         )
 
     def _timed(
-        self, call: Callable[[], Any], *, with_memory: bool
+        self, call: Callable[[], Any], *, with_memory: bool, limit: float | None = None
     ) -> tuple[tuple[float, float, int | None], Any]:
         """Wall and CPU seconds and peak extra bytes of one call, and what it gave."""
+        guard = nullcontext() if limit is None else time_limit(limit)
         memory = peak_memory(self.device) if with_memory else None
         cpu = time.process_time()
         if self.device.type == "cuda":
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda.synchronize(self.device)
             start.record()
-            output = call()
+            with guard:
+                output = call()
             stop.record()
             stop.synchronize()
             seconds = start.elapsed_time(stop) / 1000
         else:
             wall = time.perf_counter()
-            output = call()
+            with guard:
+                output = call()
             seconds = time.perf_counter() - wall
         cpu = time.process_time() - cpu
         return (seconds, cpu, memory() if memory else None), output

@@ -14,7 +14,8 @@ from trace_samples import naive_jsd_bits
 
 from divtok.errors import UsageError
 from divtok.trace.heads import pair_metrics
-from divtok.trace.kernels.common import Head, HeadMetrics, head_logits
+from divtok.trace.kernels import plain
+from divtok.trace.kernels.common import Head, HeadMetrics, Work, head_logits
 
 INF = float("inf")
 T, DP, DQ, VP, VQ = 37, 24, 16, 211, 190
@@ -252,3 +253,52 @@ def test_arguments_that_do_not_fit_are_refused(change: dict[str, Any], message: 
     }
     with pytest.raises(UsageError, match=message):
         pair_metrics(**(arguments | change))
+
+
+@pytest.mark.parametrize("path", ["default", "plain"])
+def test_a_faint_token_that_the_other_model_masks_makes_its_kl_infinite(path: str) -> None:
+    one, zeros = torch.ones(1, 1), torch.zeros(3, 1)
+    faint = Head(zeros, bias=torch.tensor([0.0, 0.0, -150.0]))
+    masked = Head(zeros, bias=torch.tensor([0.0, 0.0, -INF]))
+    if path == "plain":
+        metrics = plain.metrics(Work(one, faint, one, masked, torch.tensor([0]), 3), 1 << 20)
+    else:
+        metrics = pair_metrics(one, faint, one, masked, [0])
+    assert float(metrics.kl_pq) == INF
+    assert float(metrics.kl_qp) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_wide_disjoint_distributions_are_one_bit_apart() -> None:
+    """Sums of tens of thousands of terms, whose logarithm float32 rounds by 1e-6."""
+    for half in (33_001, 40_010, 60_003):
+        left = torch.zeros(2 * half)
+        left[half:] = -INF
+        right = left.flip(0)
+        one, zeros = torch.ones(1, 1), torch.zeros(2 * half, 1)
+        metrics = pair_metrics(one, Head(zeros, bias=left), one, Head(zeros, bias=right), [0])
+        assert float(metrics.jsd_bits) == pytest.approx(1.0, abs=1e-6)
+        assert float(metrics.jsd_bits) <= 1.0
+
+
+def test_half_precision_heads_in_a_tiny_workspace_end() -> None:
+    hidden, weight = draw(300, 8, seed=1).bfloat16(), draw(500, 8, seed=2).bfloat16()
+    tokens = torch.arange(300)
+    calls = 0
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal calls
+            calls += 1
+            return func(*args, **(kwargs or {}))
+
+    with Count():
+        pair_metrics(hidden, weight, hidden, weight, tokens, workspace_bytes=1)
+    assert calls < 100 * len(tokens)
+
+
+def test_token_ids_that_are_no_integers_are_refused() -> None:
+    hidden, weight = draw(1, 4, seed=0), draw(9, 4, seed=1)
+    with pytest.raises(UsageError, match="must be integers"):
+        pair_metrics(hidden, weight, hidden, weight, [1.9])  # type: ignore[list-item]

@@ -83,6 +83,8 @@ def test_masked_tokens_count_exactly(cuda: Any) -> None:
     assert found["jsd_bits"].tolist() == [0.5, 0.0, 1.0]
     assert found["kl_pq"].tolist() == [INF, 0.0, INF]
     assert found["kl_qp"].tolist() == [INF, 0.0, INF]
+    faint = torch.tensor([[0.0, 0.0, -150.0]])
+    assert run(cuda, faint, p[:1], 3)["kl_pq"].tolist() == [INF]
     assert found["entropy_p"].tolist() == pytest.approx([np.log(2), np.log(2), 0.0])
 
 

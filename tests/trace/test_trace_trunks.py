@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,120 @@ def test_a_model_that_carries_state_between_tokens_is_padded(tokenizer: Any) -> 
 
     layer.forward = forward
     assert make_reader(as_loaded(model, tokenizer)).packed is False
+
+
+def test_two_threads_with_one_pair_do_not_disturb_each_other(saved_pair: SavedPair) -> None:
+    pair = load_pair(str(saved_pair.p_dir), str(saved_pair.q_dir), p_device="cpu", q_device="cpu")
+    rows = [trajectory(str(i), saved_pair.ids(3), saved_pair.ids(10 + 3 * i)) for i in range(8)]
+    expected = [trace.jsd_bits for trace in pair.trace_batch(rows)]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: pair.trace_batch(rows), range(24)):
+            for one, other in zip(expected, found, strict=True):
+                np.testing.assert_array_equal(other.jsd_bits, one)
+
+
+def odd_reader(tokenizer: Any, architecture: str, **settings: Any) -> tuple[Any, Any]:
+    """A random model of an architecture that needs care, and its reader."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        architecture,
+        vocab_size=320,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=2,
+        **settings,
+    )
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    return model, make_reader(as_loaded(model, tokenizer))
+
+
+def hidden_alone(model: Any, ids: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        return model.get_decoder()(input_ids=torch.tensor([ids]), use_cache=False)[0][0]
+
+
+def test_a_window_that_only_the_mask_knows_is_read_padded(tokenizer: Any) -> None:
+    """Longer than the tokens that loading looks at, so only its settings can tell."""
+    model, reader = odd_reader(
+        tokenizer,
+        "qwen2_moe",
+        use_sliding_window=True,
+        sliding_window=48,
+        max_window_layers=2,
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+    )
+    assert reader.packed is False
+    ids = np.random.default_rng(0).integers(3, 300, 140).tolist()
+    with torch.inference_mode():
+        found = reader.trunk(build_pack([ids[:5]], [[*ids[5:], 0]]))
+    torch.testing.assert_close(found, hidden_alone(model, ids), atol=1e-4, rtol=1e-4)
+
+
+def test_layers_that_do_not_attend_are_read_padded(tokenizer: Any) -> None:
+    _, reader = odd_reader(tokenizer, "lfm2", layer_types=["conv", "full_attention"])
+    assert reader.packed is False
+
+
+def test_responses_on_both_sides_of_a_length_switch_are_read_apart(tokenizer: Any) -> None:
+    factors = np.linspace(1, 4, 8).tolist()
+    model, reader = odd_reader(
+        tokenizer,
+        "phi3",
+        max_position_embeddings=256,
+        original_max_position_embeddings=64,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0] * 8,
+            "long_factor": factors,
+            "original_max_position_embeddings": 64,
+        },
+    )
+    assert reader.length_switch == 64
+    rng = np.random.default_rng(1)
+    rows = [
+        trajectory(str(n), [5, 6, 7], rng.integers(3, 300, n).tolist())
+        for n in (20, 150, 61, 62, 63)
+    ]
+    pair = Pair(reader, reader)
+    together = pair.trace_batch(rows)
+    for row, trace in zip(rows, together, strict=True):
+        with torch.inference_mode():
+            ids = torch.tensor([[*row.prompt_ids, *row.token_ids[:-1]]])
+            logits = model(ids).logits[0, len(row.prompt_ids) - 1 :]
+        taken = logits.log_softmax(-1)[torch.arange(len(row.token_ids)), list(row.token_ids)]
+        np.testing.assert_allclose(trace.logprob_p, taken.numpy(), atol=2e-4)
+
+
+def test_padded_reading_keeps_to_the_tokens_of_the_pack(tokenizer: Any) -> None:
+    model = tiny_model("gemma2", 320)
+    seen: list[int] = []
+    decoder = model.get_decoder()
+    inner = decoder.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        seen.append(kwargs["input_ids"].numel())
+        return inner(*args, **kwargs)
+
+    trunk = padded_trunk(decoder, torch.device("cpu"))
+    prompt = list(range(3, 40))
+    pack = build_pack([prompt] * 10, [[5, 6, 7, 8]] * 10)
+    decoder.forward = forward
+    with torch.inference_mode():
+        hidden = trunk(pack)
+    assert len(hidden) == len(pack.ids) == 37 + 30
+    assert max(seen) <= len(pack.ids)
 
 
 def test_compiled_layers_change_nothing(saved_pair: SavedPair) -> None:

@@ -22,7 +22,7 @@ from divtok.models import (
     load_model,
     load_tokenizer,
     model_digest,
-    pick_device,
+    pick_place,
     resolve_dtype,
 )
 from divtok.problems.benchmarks import load_benchmark, problems_digest
@@ -228,7 +228,8 @@ def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajector
     if section.compile != "auto":
         return section.compile == "always"
     tokens = sum(len(t.prompt_ids) + len(t.token_ids) for batch in batches for t in batch)
-    return pick_device(section.device).type == "cuda" and tokens >= COMPILE_FROM_TOKENS
+    place, _ = pick_place(section.device, section.device_map)
+    return place.type == "cuda" and tokens >= COMPILE_FROM_TOKENS
 
 
 def _trajectories(run: Run) -> list[Trajectory]:
@@ -290,7 +291,7 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
     return {
         "seed": config.seed,
         "protocol": config.protocol,
-        "dtype": _dtypes(config, config.generate, [g.model for g in generators]),
+        "dtype": {g.model: _dtype(config, config.generate, g.model) for g in generators},
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
@@ -306,26 +307,34 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
 def _trace_identity(config: RunConfig) -> dict[str, object]:
     models = sorted({ref for g in config.generator_presets() for ref in config.pair_for(g)})
     return {
-        "dtype": _dtypes(config, config.trace, models),
+        "dtype": _trace_dtypes(config),
         "pairs": {g.model: list(config.pair_for(g)) for g in config.generator_presets()},
         "models": {ref: model_digest(ref, revision=config.revisions.get(ref)) for ref in models},
     }
 
 
-def _dtypes(
-    config: RunConfig, section: GenerateSection | TraceSection, models: Sequence[str]
-) -> dict[str, str]:
-    """What each model really runs in, so that rows made on a GPU and on a CPU do not mix."""
-    return {
-        ref: resolve_dtype(
-            ref,
-            section.dtype,
-            device=section.device,
-            device_map=section.device_map,
-            revision=config.revisions.get(ref),
-        )
-        for ref in models
-    }
+def _trace_dtypes(config: RunConfig) -> dict[str, str]:
+    """What each model of the pairs really runs in, so that rows of a GPU and a CPU do not mix."""
+    pairs = [config.pair_for(generator) for generator in config.generator_presets()]
+    found = {p: _dtype(config, config.trace, p) for p, _ in pairs}
+    elsewhere = config.trace.q_device
+    return found | {q: _dtype(config, config.trace, q, device=elsewhere) for _, q in pairs}
+
+
+def _dtype(
+    config: RunConfig,
+    section: GenerateSection | TraceSection,
+    ref: str,
+    *,
+    device: str | None = None,
+) -> str:
+    return resolve_dtype(
+        ref,
+        section.dtype,
+        device=device or section.device,
+        device_map=section.device_map,
+        revision=config.revisions.get(ref),
+    )
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -8,6 +8,8 @@ from divtok.errors import UsageError
 
 DEFAULT_TOKENS = 8192
 _SMALLEST_WORKSPACE = 1 << 20
+# Where memory runs out in ways that have no exception of their own.
+_SIGNS = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @dataclass(slots=True)
@@ -45,5 +47,4 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    # The CPU allocator has no exception of its own.
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)

@@ -51,7 +51,10 @@ def pair_metrics(
 
     head_p = weight_p if isinstance(weight_p, Head) else Head(weight_p)
     head_q = weight_q if isinstance(weight_q, Head) else Head(weight_q)
-    tokens = torch.as_tensor(token_ids, dtype=torch.int64, device=hidden_p.device)
+    tokens = torch.as_tensor(token_ids, device=hidden_p.device)
+    if tokens.numel() and (tokens.is_floating_point() or tokens.dtype == torch.bool):
+        raise UsageError(f"Token ids must be integers, not {tokens.dtype}.")
+    tokens = tokens.to(torch.int64)
     width = min(head_p.width, head_q.width) if vocab_size is None else vocab_size
     _check_arguments(hidden_p, head_p, hidden_q, head_q, tokens, width)
     if workspace_bytes is None:

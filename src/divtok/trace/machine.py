@@ -156,7 +156,7 @@ def _repeat(task: Callable[[], float], seconds: float) -> Iterator[float]:
 
 def _random_trajectory(rng: np.random.Generator, known: int, length: int) -> Trajectory:
     prompt = min(_PROMPT, max(1, length // 2))
-    ids = [int(token) for token in rng.integers(0, known, length)]
+    ids = [int(token) for token in rng.integers(0, known, max(2, length))]
     return Trajectory(
         key="random",
         problem_id="random",

@@ -7,7 +7,6 @@ give the model's own logits, so an architecture unknown to this file is refused,
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,8 @@ class Reader:
 
     `trunk(pack)` gives the hidden states [N, D] of the pack's tokens after the final norm; `packed`
     says that it does so without padding. `context_length` is None where the architecture has no
-    limit.
+    limit. Beyond `length_switch` tokens the model takes other positions (longrope), for all that it
+    reads at once.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Reader:
     dtype: torch.dtype
     revision: str | None = None
     packed: bool = True
+    length_switch: int | None = None
 
 
 def load_reader(
@@ -84,6 +85,7 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
         dtype=loaded.dtype,
         revision=loaded.revision,
         packed=False,
+        length_switch=_length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), reader.head.width))
     expected = probe.logits_of(loaded.model, loaded.device)
@@ -99,6 +101,8 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
 def find_decoder(loaded: LoadedModel) -> Any:
     """The module that gives hidden states after the final norm."""
     decoder = loaded.model.get_decoder()
+    if decoder is loaded.model or not hasattr(decoder, "get_input_embeddings"):
+        decoder = loaded.model.base_model
     if decoder is loaded.model:
         raise ModelError(
             f"The model '{loaded.name}' cannot be taken apart: no trunk apart from its head.",
@@ -131,16 +135,19 @@ def find_head(loaded: LoadedModel) -> Head:
     )
 
 
-def _compile(reader: Reader, decoder: Any, probe: Probe, expected: list[Tensor]) -> None:
-    import torch
+def _length_switch(settings: Any) -> int | None:
+    rope = getattr(settings, "rope_parameters", None) or {}
+    kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
+    for kind in kinds:
+        if isinstance(kind, dict) and kind.get("rope_type") == "longrope":
+            return kind.get("original_max_position_embeddings") or getattr(
+                settings, "original_max_position_embeddings", None
+            )
+    return None
 
+
+def _compile(reader: Reader, decoder: Any, probe: Probe, expected: list[Tensor]) -> None:
     compile_layers(decoder)
-    try:
-        fit = fits(reader, probe, expected)
-    except (RuntimeError, torch._dynamo.exc.TorchDynamoException) as error:  # pyright: ignore
-        fit, reason = False, f" ({textwrap.shorten(str(error), 100)})"
-    else:
-        reason = ""
-    if not fit:
-        say(f"{reader.name}: compiling its layers failed{reason}; going on without.")
+    if not fits(reader, probe, expected):
+        say(f"{reader.name}: its layers cannot be compiled; going on without.")
         compile_layers(decoder, undo=True)

@@ -109,28 +109,41 @@ def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
         positions=np.concatenate(positions),
         lanes=tuple(lanes),
         predicts=np.concatenate(predicts),
-        groups=_group(lanes),
+        # Each lane brings its own copy of a shared prompt to attention, so groups are kept small.
+        groups=tuple(
+            _attention_group(batch) for batch in like_lengths(lanes, most_tokens=2 * count)
+        ),
     )
 
 
-def _group(lanes: Sequence[Lane]) -> tuple[AttentionGroup, ...]:
-    """Lanes of like length together, longest first."""
+def like_lengths(lanes: Sequence[Lane], *, most_tokens: int) -> list[list[Lane]]:
+    """Lanes of like length together, longest first, padded to at most so many tokens a batch.
+
+    One that is longer than that alone stands alone.
+    """
     batches: list[list[Lane]] = []
     # A stable sort keeps equal lanes in the order of their rows, so an even pack needs no copy.
     for lane in sorted(lanes, key=lambda lane: -len(lane.rows)):
         length = len(lane.rows)
         if batches:
             longest = len(batches[-1][0].rows)
-            if longest <= _GROUP_RATIO * length or longest - length <= _GROUP_TOKENS:
+            alike = longest <= _GROUP_RATIO * length or longest - length <= _GROUP_TOKENS
+            if alike and (len(batches[-1]) + 1) * longest <= most_tokens:
                 batches[-1].append(lane)
                 continue
         batches.append([lane])
-    return tuple(_attention_group(batch) for batch in batches)
+    return batches
+
+
+def padded_rows(batch: Sequence[Lane]) -> Indices:
+    """[B, L] rows of the pack; padding repeats a lane's last row."""
+    width = max(len(lane.rows) for lane in batch)
+    return np.stack([np.pad(s.rows, (0, width - len(s.rows)), mode="edge") for s in batch])
 
 
 def _attention_group(batch: Sequence[Lane]) -> AttentionGroup:
-    width = len(batch[0].rows)
-    index = np.stack([np.pad(s.rows, (0, width - len(s.rows)), mode="edge") for s in batch])
+    index = padded_rows(batch)
+    width = index.shape[1]
     slots = [np.arange(i * width + s.owned, i * width + len(s.rows)) for i, s in enumerate(batch)]
     return AttentionGroup(
         index=index,
@@ -164,7 +177,7 @@ def plan_packs(
     for index in sorted(
         range(len(prompts)), key=lambda i: (order[prompts[i]], -response_lengths[i], i)
     ):
-        read = response_lengths[index] - 1
+        read = max(0, response_lengths[index] - 1)
         shared = prompts[index] in inside and prompt_lengths[index] >= SHARE_FROM
         fresh = prompt_lengths[index] + read
         more = read if shared else fresh

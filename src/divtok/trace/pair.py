@@ -101,15 +101,29 @@ class Pair:
         for row in rows:
             self._check_ids(row)
         traces = [self._unreadable(row) for row in rows]
-        packs = _plan(rows, [i for i, trace in enumerate(traces) if trace is None], budget)
+        packs = self._plan(rows, [i for i, trace in enumerate(traces) if trace is None], budget)
         while packs:
             done = self._read_within_memory([rows[index] for index in packs[0]], budget)
             if done is None:
-                packs = _plan(rows, [index for pack in packs for index in pack], budget)
+                packs = self._plan(rows, [index for pack in packs for index in pack], budget)
                 continue
             for index, trace in zip(packs.pop(0), done, strict=True):
                 traces[index] = trace
         return [trace for trace in traces if trace is not None]
+
+    def _plan(
+        self, rows: Sequence[_Row], indices: Sequence[int], budget: Budget
+    ) -> list[list[int]]:
+        """The given rows' indices in packs that the budget allows.
+
+        Rows on different sides of a model's length switch are never read together.
+        """
+        switches = [r.length_switch for r in (self.p, self.q) if r.length_switch is not None]
+        sides: dict[tuple[bool, ...], list[int]] = {}
+        for index in indices:
+            side = tuple(rows[index].length - 1 > switch for switch in switches)
+            sides.setdefault(side, []).append(index)
+        return [pack for side in sides.values() for pack in _plan_side(rows, side, budget)]
 
     def _read_within_memory(self, rows: Sequence[_Row], budget: Budget) -> list[Trace] | None:
         """Traces of one pack, or None where memory ran out and the budget was made smaller."""
@@ -299,8 +313,7 @@ def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}
 
 
-def _plan(rows: Sequence[_Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
-    """The given rows' indices in packs that the budget allows."""
+def _plan_side(rows: Sequence[_Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
     packs = plan_packs(
         [rows[index].prompt_key for index in indices],
         [len(rows[index].prompt_ids) for index in indices],

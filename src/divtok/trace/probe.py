@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from divtok.errors import ModelError
+from divtok.trace.budget import is_out_of_memory
 from divtok.trace.kernels.common import Head, head_logits
 from divtok.trace.packs import SHARE_FROM, Pack, build_pack
 from divtok.trace.trunks import NotPackable, Trunk
@@ -107,7 +108,9 @@ def fits(parts: Parts, probe: Probe, expected: list[Tensor]) -> bool:
                 _gap(head_logits(parts.head, lane), logits)
                 for lane, logits in zip(lanes, expected, strict=True)
             ]
-    except (NotPackable, TypeError, AttributeError, LookupError, ValueError):
+    except (NotPackable, TypeError, AttributeError, LookupError, ValueError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         return False  # a model that takes no positions, or keeps its attention to itself
     return max(gaps) <= limit
 

@@ -8,14 +8,15 @@ else from token to token, is run on padded rows instead; `divtok.trace.models` f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.trace.packs import Pack
+from divtok.trace.packs import Indices, Lane, Pack, like_lengths, padded_rows
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 Trunk = Callable[[Pack], "Tensor"]
 
 _NAME = "divtok_packed"
-# What attention functions may be asked for beyond a plain causal softmax.
-_UNSUPPORTED = ("softcap", "s_aux", "position_bias")
+# Options of attention functions that change nothing here; any other one that is set does.
+_HARMLESS = frozenset(
+    ("dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "cache_position")
+)
 
 
 class NotPackable(Exception):
@@ -40,6 +43,8 @@ class _Layout:
         self._groups = pack.groups
         self._tensors: dict[torch.device, list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._bands: dict[tuple[int, int, torch.device], Tensor] = {}
+        self.windows: set[int | None] = set()  # what each layer that attended was given
+        self.attended = 0
         self.spans = [group.span for group in pack.groups]
         self.shapes = [group.index.shape for group in pack.groups]
 
@@ -77,12 +82,16 @@ def packed_trunk(decoder: Any, device: torch.device) -> Trunk:
     import torch
 
     _register()
+    # The way to attend is a setting of the whole model, so one pack goes through it at a time.
+    one_at_a_time = Lock()
 
     def trunk(pack: Pack) -> Tensor:
         ids = torch.from_numpy(pack.ids)[None].to(device)
         positions = torch.from_numpy(pack.positions)[None].to(device)
-        with _attending(decoder.config, _Layout(pack)):
+        layout = _Layout(pack)
+        with one_at_a_time, _attending(decoder.config, layout):
             output = decoder(input_ids=ids, position_ids=positions, use_cache=False)
+        _check_attended(decoder.config, layout)
         return output.last_hidden_state[0]
 
     return trunk
@@ -92,23 +101,26 @@ def padded_trunk(decoder: Any, device: torch.device) -> Trunk:
     """The trunk of any causal model: lanes side by side, padded at their ends."""
     import torch
 
-    def trunk(pack: Pack) -> Tensor:
-        width = max(len(lane.rows) for lane in pack.lanes)
+    def read(batch: Sequence[Lane], ids: Indices) -> list[Tensor]:
         # Right padding leaves every real token at its default position.
-        index = np.stack(
-            [np.pad(s.rows, (0, width - len(s.rows)), mode="edge") for s in pack.lanes]
-        )
-        lengths = torch.tensor([len(lane.rows) for lane in pack.lanes])
-        mask = torch.arange(width) < lengths[:, None]
-        ids = torch.from_numpy(pack.ids[index]).masked_fill(~mask, 0)
+        rows = torch.from_numpy(ids[padded_rows(batch)])
+        lengths = torch.tensor([len(lane.rows) for lane in batch])
+        mask = torch.arange(rows.shape[1]) < lengths[:, None]
         output = decoder(
-            input_ids=ids.to(device), attention_mask=mask.long().to(device), use_cache=False
+            input_ids=rows.masked_fill(~mask, 0).to(device),
+            attention_mask=mask.long().to(device),
+            use_cache=False,
         ).last_hidden_state
-        hidden = output.new_empty(len(pack.ids), output.shape[-1])
-        for number, lane in enumerate(pack.lanes):
-            own = torch.from_numpy(lane.rows[lane.owned :]).to(output.device)
-            hidden[own] = output[number, lane.owned : len(lane.rows)]
-        return hidden
+        return [output[i, lane.owned : len(lane.rows)] for i, lane in enumerate(batch)]
+
+    def trunk(pack: Pack) -> Tensor:
+        owned: list[Tensor] = []
+        rows: list[Indices] = []
+        for batch in like_lengths(pack.lanes, most_tokens=len(pack.ids)):
+            owned += read(batch, pack.ids)
+            rows += [lane.rows[lane.owned :] for lane in batch]
+        order = np.argsort(np.concatenate(rows))  # every row of the pack is owned once
+        return torch.cat(owned)[torch.from_numpy(order).to(owned[0].device)]
 
     return trunk
 
@@ -127,6 +139,23 @@ def compile_layers(decoder: Any, *, undo: bool = False) -> None:
             layer._compiled_call_impl = None  # pyright: ignore[reportPrivateUsage]
         else:
             layer.compile(dynamic=True)
+
+
+def _check_attended(config: Any, layout: _Layout) -> None:
+    """NotPackable where something between tokens went past our attention."""
+    if layout.attended != config.num_hidden_layers:
+        raise NotPackable("not every layer attends through the interface")
+    if _has_windows(config) and layout.windows == {None}:
+        raise NotPackable("its sliding windows are in the mask alone")
+
+
+def _has_windows(config: Any) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        return any(kind != "full_attention" for kind in kinds)
+    return bool(getattr(config, "sliding_window", None)) and getattr(
+        config, "use_sliding_window", True
+    )
 
 
 @contextmanager
@@ -165,9 +194,15 @@ def _attend(
     Called by the model's layers, with the arguments transformers gives to attention functions.
     """
     layout = _active.get()
-    asked = [name for name in _UNSUPPORTED if options.get(name) is not None]
+    asked = [
+        name
+        for name, value in options.items()
+        if name not in _HARMLESS and value is not None and value is not False
+    ]
     if layout is None or asked or attention_mask is not None:
         raise NotPackable(", ".join(asked))
+    layout.windows.add(sliding_window)
+    layout.attended += 1
     query, key, value = query[0], key[0], value[0]
     output = query.new_empty(query.shape[1], query.shape[0], value.shape[-1])
     for (index, slots, rows), span, (batch, length) in zip(

@@ -15,7 +15,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from divtok.trace.kernels.common import (
-    COLUMNS,
     FLOAT_BYTES,
     HeadMetrics,
     Work,
@@ -27,13 +26,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Logits of a chunk that stay in the cache from the product to the last sweep. A small vocabulary
-# fills it with many positions; of a large one _ROWS are taken all the same, where there is room.
+# fills it with many positions, and torch's product is then as quick as the tiles; of a large one
+# _ROWS are taken all the same, where there is room.
 _CACHE_BYTES = 4_000_000
 _ROWS = 64
-# With fewer positions the tiles are mostly empty, with more torch's product has caught up.
+# With fewer positions the tiles are mostly empty and torch's product is quicker.
 _FEW_ROWS = 8
-# Held per position besides logits: the columns of numbers and the metrics that are made of them.
-_RESULT_BYTES = 3 * len(COLUMNS) * FLOAT_BYTES
+# A block of widened weights is never smaller: row by row the work would not end.
+_LEAST_WEIGHT_BYTES = 1 << 18
 
 
 @cache
@@ -51,15 +51,14 @@ def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
 
     weights = [work.head_p.weight, work.head_q.weight]
     threads = torch.get_num_threads()
-    room = max(0, workspace_bytes - len(work.tokens) * _RESULT_BYTES)
     scratch = _scratch_bytes(weights, threads)
     wide = all(weight.dtype == torch.float32 for weight in weights)
-    tiled = all(_fits_tiles(weight) for weight in weights) and scratch <= room // 4
-    if wide and _chunk_rows(work, room) > _ROWS:
+    tiled = all(_fits_tiles(weight) for weight in weights) and scratch <= workspace_bytes // 2
+    if wide and _chunk_rows(work, workspace_bytes) > _ROWS:
         tiled = False
     # Without tiles, weights other than float32 are widened in blocks.
-    weight_bytes = 0 if tiled or wide else room // 4
-    rows = _chunk_rows(work, room - (scratch if tiled else weight_bytes))
+    weight_bytes = 0 if tiled or wide else max(_LEAST_WEIGHT_BYTES, workspace_bytes // 4)
+    rows = _chunk_rows(work, workspace_bytes - (scratch if tiled else weight_bytes))
     with team(threads) as members:
         return run_chunks(
             partial(row_kernel, members),
@@ -100,7 +99,7 @@ def _chunk_rows(work: Work, room: int) -> int:
     depth = max(work.head_p.weight.shape[1], work.head_q.weight.shape[1])
     # Hidden states are held in float32, and once more where they are packed.
     row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + 2 * depth)
-    most = min(room // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes))
+    most = min(max(0, room) // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes))
     whole_groups = most - most % 32
     return max(1, whole_groups or most)
 

@@ -5,7 +5,7 @@ Imports numba, so it is itself imported only where the CPU path runs. Knows arra
 The loops are written so that LLVM turns them into vector instructions: polynomials instead of
 library calls, selects instead of branches, 32-bit integers, slices indexed from 0 to their length.
 Sums run in float32 within a block and in float64 over the blocks. A sum may be reordered
-(`_SUM`), the arithmetic of an element may not (`_ELEMENT`), and no flag lets the compiler assume
+(`_sum`), the arithmetic of an element may not (`_element`), and no flag lets the compiler assume
 that there is no NaN or infinity: masked tokens are -inf.
 """
 
@@ -206,15 +206,19 @@ def _block_divergences(
     """JSD, both KLs and both entropies of a block of tokens, in bits. See `_row_divergences`."""
     _use_wide_vectors()
     jsd, kl_pq, kl_qp, entropy_p, entropy_q = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
+    share_p, share_q = _share(sum_p), _share(sum_q)
     for i in range(len(logits_p)):
         z_p, z_q = logits_p[i] - top_p, logits_q[i] - top_q
         gap = z_p - z_q
         t, log_p, log_q = _logs(z_p, z_q, gap, sum_p, sum_q, sums)
         p_leads = t > _ZERO
         log_large = log_p if p_leads else log_q
+        # From the shifted logit and not from log_large, which is rounded more the flatter the row.
+        z_large = (z_p if p_leads else z_q) * _BITS_PER_NAT
         x = abs(t)
         x = x if x < log_large - _LOWEST else log_large - _LOWEST  # the smaller one too is normal
-        large, u = exp2(log_large), exp2(-x)
+        share = share_p if p_leads else share_q
+        large, u = exp2(clamped(z_large)) * share, exp2(-x)
         small = large * u
         p, q = large if p_leads else small, small if p_leads else large
         jsd += large * _jsd_term(x, u)
@@ -227,10 +231,27 @@ def _block_divergences(
 
 @_element
 def _logs(z_p: Any, z_q: Any, gap: Any, sum_p: Any, sum_q: Any, sums: Any) -> Any:
-    """log2(p/q) (0 where both are masked), and log2 p and log2 q from -126 up."""
-    t = gap * _BITS_PER_NAT - sums
+    """log2(p/q) (0 where both are masked), and log2 p and log2 q from -126 up.
+
+    Sums come as two float32 numbers each, which together have more digits than one.
+    """
+    t = (gap * _BITS_PER_NAT - sums[0]) - sums[1]
     t = t if t == t else _ZERO
-    return t, clamped(z_p * _BITS_PER_NAT - sum_p), clamped(z_q * _BITS_PER_NAT - sum_q)
+    log_p = (z_p * _BITS_PER_NAT - sum_p[0]) - sum_p[1]
+    log_q = (z_q * _BITS_PER_NAT - sum_q[0]) - sum_q[1]
+    return t, clamped(log_p), clamped(log_q)
+
+
+@_element
+def _share(sums: Any) -> Any:
+    """The probability of a token at the top of its row."""
+    return np.float32(2.0 ** -(np.float64(sums[0]) + np.float64(sums[1])))
+
+
+@_element
+def _split(value: Any) -> Any:
+    high = np.float32(value)
+    return high, np.float32(value - np.float64(high))
 
 
 @_element
@@ -246,7 +267,7 @@ def _row_divergences(
 ) -> Any:
     """[V], [V], their maxima and log2 sums of exp(logits - top) -> the five numbers, in bits.
 
-    The difference of the sums is rounded once, so that equal distributions give exactly 0.
+    The difference of the sums is taken first, so that equal distributions give exactly 0.
     """
     jsd, kl_pq, kl_qp, entropy_p, entropy_q = 0.0, 0.0, 0.0, 0.0, 0.0
     for start in range(0, len(logits_p), BLOCK):
@@ -255,9 +276,9 @@ def _row_divergences(
             logits_q[start : start + BLOCK],
             top_p,
             top_q,
-            np.float32(sum_p),
-            np.float32(sum_q),
-            np.float32(sum_p - sum_q),
+            _split(sum_p),
+            _split(sum_q),
+            _split(sum_p - sum_q),
         )
         jsd += block[0]
         kl_pq += block[1]

@@ -108,7 +108,19 @@ def _rows(
     high_p, low_p = _log2(sum_p)
     high_q, low_q = _log2(sum_q)
     jsd, kl_pq, kl_qp, entropy_p, entropy_q = _divergences(
-        p_row, q_row, width, top_p, high_p, low_p, top_q, high_q, low_q, BLOCK, MASKED
+        p_row,
+        q_row,
+        width,
+        top_p,
+        high_p,
+        low_p,
+        1.0 / sum_p,
+        top_q,
+        high_q,
+        low_q,
+        1.0 / sum_q,
+        BLOCK,
+        MASKED,
     )
     token = tl.load(TOKENS + row)
     log_sum_p = tl.log(sum_p)
@@ -191,9 +203,11 @@ def _divergences(
     top_p,
     high_p,
     low_p,
+    share_p,
     top_q,
     high_q,
     low_q,
+    share_q,
     BLOCK: tl.constexpr,
     MASKED: tl.constexpr,
 ):
@@ -211,8 +225,12 @@ def _divergences(
         y0 = tl.load(q_row + at)
         x1 = tl.load(p_row + at + BLOCK)
         y1 = tl.load(q_row + at + BLOCK)
-        a0, b0, c0, d0, e0 = _terms(x0, y0, top_p, high_p, low_p, top_q, high_q, low_q, MASKED)
-        a1, b1, c1, d1, e1 = _terms(x1, y1, top_p, high_p, low_p, top_q, high_q, low_q, MASKED)
+        a0, b0, c0, d0, e0 = _terms(
+            x0, y0, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
+        )
+        a1, b1, c1, d1, e1 = _terms(
+            x1, y1, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
+        )
         jsd += a0 + a1
         kl_pq += b0 + b1
         kl_qp += c0 + c1
@@ -222,7 +240,9 @@ def _divergences(
         at = start + lanes
         x = tl.load(p_row + at, mask=at < width, other=_LOWEST)
         y = tl.load(q_row + at, mask=at < width, other=_LOWEST)
-        a0, b0, c0, d0, e0 = _terms(x, y, top_p, high_p, low_p, top_q, high_q, low_q, MASKED)
+        a0, b0, c0, d0, e0 = _terms(
+            x, y, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
+        )
         jsd += a0
         kl_pq += b0
         kl_qp += c0
@@ -238,18 +258,25 @@ def _divergences(
 
 
 @triton.jit
-def _terms(x, y, top_p, high_p, low_p, top_q, high_q, low_q, MASKED: tl.constexpr):
+def _terms(
+    x, y, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED: tl.constexpr
+):
     """What one token adds to max(p,q) g, p log2(p/q), q log2(p/q), p log2 p and q log2 q."""
     if MASKED:
         # -inf would turn into NaN below; sums that hold NaN or +inf are already marked broken.
+        masked_p = x <= _LOWEST
+        masked_q = y <= _LOWEST
         x = tl.maximum(x, _LOWEST)
         y = tl.maximum(y, _LOWEST)
-    a = ((x - top_p) * _LOG2E - high_p) - low_p
-    b = ((y - top_q) * _LOG2E - high_q) - low_q
+    x = (x - top_p) * _LOG2E
+    y = (y - top_q) * _LOG2E
+    a = (x - high_p) - low_p
+    b = (y - high_q) - low_q
     ratio = a - b
     gap = tl.abs(ratio)
-    p = _exp2(a)
-    q = _exp2(b)
+    # From the shifted logits and not from a and b, which are rounded more the flatter the row.
+    p = _exp2(x) * share_p
+    q = _exp2(y) * share_q
     u = _exp2(-gap)
     series = (
         gap
@@ -264,8 +291,9 @@ def _terms(x, y, top_p, high_p, low_p, top_q, high_q, low_q, MASKED: tl.constexp
     p_ratio = p * ratio
     q_ratio = q * ratio
     if MASKED:
-        p_ratio = tl.where((y == _LOWEST) & (p > 0), float("inf"), p_ratio)
-        q_ratio = tl.where((x == _LOWEST) & (q > 0), -float("inf"), q_ratio)
+        # Decided by the logits: the probability of a faint token may be zero.
+        p_ratio = tl.where(masked_q & (masked_p == 0), float("inf"), p_ratio)
+        q_ratio = tl.where(masked_p & (masked_q == 0), -float("inf"), q_ratio)
     return tl.maximum(p, q) * g, p_ratio, q_ratio, p * a, q * b
 
 

@@ -46,8 +46,10 @@ def row_kernel(logits_p: Tensor, logits_q: Tensor, tokens: Tensor, width: int, o
         "entropy_q": log_sum_q.squeeze(1) - weighted_sum(q, z_q),
     }
     ratio = log_ratio(z_p, z_q, log_sum_p, log_sum_q)
-    values["kl_pq"] = weighted_sum(p, ratio)
-    values["kl_qp"] = -weighted_sum(q, ratio)
+    # A token that only the other model masks makes its KL infinite, however faint it is.
+    infinite = float("inf")
+    values["kl_pq"] = weighted_sum(p, ratio).masked_fill((ratio == infinite).any(-1), infinite)
+    values["kl_qp"] = -weighted_sum(q, ratio).masked_fill((ratio == -infinite).any(-1), -infinite)
     values["jsd_bits"] = jsd_nats(p, q, ratio) / NATS_PER_BIT
     for row, name in zip(out, COLUMNS, strict=True):
         row.copy_(values[name].flatten())
