@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
 
-test: $(VENV)/.test check
+test: $(VENV)/.test .peers check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/.test

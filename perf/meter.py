@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from divtok.errors import UsageError
+from divtok.errors import DataError, UsageError
 from perf.results import Measurement
 
 # What a peer may throw when it cannot run here: missing packages, unknown hardware, no memory.
@@ -35,6 +35,7 @@ FAILURES = (
     RuntimeError,
     TypeError,
     ValueError,
+    DataError,  # a peer that is not installed
 )
 
 

@@ -57,7 +57,7 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A padded batch: `rows` rows of `length` tokens."""
+    """What is read at once: `rows` responses of `length` tokens."""
 
     rows: int
     length: int
@@ -194,8 +194,9 @@ def activation_bytes(shape: ModelShape, batch: Batch) -> int:
 
     A token needs b (4 D + max(6 A, 3 I)): the residual stream and its norms, and either queries,
     keys and values with their rotated copies, or both halves of the feed-forward layer and their
-    product. Padded rows add a mask of 1 + b bytes for each earlier token, and attention that keeps
-    its scores b + 4 for each head and earlier token. b is the size of a number.
+    product. Padding and sliding windows add a mask of 1 + b bytes for each earlier token, which is
+    counted always; attention that keeps
+    its scores adds b + 4 for each head and earlier token. b is the size of a number.
 
     The half is for what allocators keep: on a CPU the process grew by 0.7 to 1.5 times the tensors'
     own size, in float32 and bfloat16, so by at most what is given here.
