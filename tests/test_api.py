@@ -180,3 +180,12 @@ def test_small_tools_need_no_model() -> None:
     assert divtok.grade_answer(gold="1/2", answer="0.5") == "correct"
     assert divtok.grade_answer(gold="1/2", answer="0.25") == divtok.Verdict.INCORRECT
     assert divtok.grade_answer(gold="1/2", answer=None) == "unanswered"
+
+
+def test_devices_of_a_pair() -> None:
+    pair = divtok.load_pair("tiny", device="cpu", q_device="cpu")
+    assert (pair.p.device.type, pair.q.device.type) == ("cpu", "cpu")
+    with pytest.raises(UsageError, match="Give one of them"):
+        divtok.load_pair("tiny", device="cpu", device_map="auto")
+    with pytest.raises(UsageError, match="Unknown device 'toaster'"):
+        divtok.load_pair("tiny", device="cpu", q_device="toaster")

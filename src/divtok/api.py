@@ -65,10 +65,14 @@ def load_pair(
     q_revision: str | None = None,
     dtype: DType = "auto",
     device: str | torch.device | None = None,
+    q_device: str | torch.device | None = None,
+    device_map: str | None = None,
 ) -> Pair:
     """Two models to read with: `load_pair("tiny")`, or `load_pair(model, smaller_model)`.
 
-    A family's name stands for its reader (or else its smallest generator) and its auxiliary.
+    A family's name stands for its reader (or else its smallest generator) and its auxiliary. A
+    model is a folder, a hub id or a GGUF file. q lies where p does unless `q_device` is given;
+    `device_map="auto"` spreads each over all GPUs instead.
     """
     theta = None
     if q is None:
@@ -87,7 +91,8 @@ def load_pair(
         q_revision=q_revision,
         dtype=dtype,
         p_device=device,
-        q_device=device,
+        q_device=q_device or device,
+        device_map=device_map,
     )
     return replace(pair, theta=theta)
 
