@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pipeline_samples import GENERATOR, contents, rows_of, small_config, write_responses
 
-from divtok.config import RunConfig
+from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
 from divtok.models import load_tokenizer
 from divtok.pipeline import stages
@@ -273,3 +273,20 @@ def test_the_manifest_names_what_the_rows_depend_on(tmp_path: Path) -> None:
     assert set(manifest["problems"]["benchmarks"]) == {"arith-easy", "arith-medium"}
     assert manifest["generate"]["seed"] == 3
     assert manifest["trace"]["pairs"] == {GENERATOR: [GENERATOR, "divtok/tiny-0.3m"]}
+
+
+def test_each_model_of_a_pair_is_asked_for_its_type_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def resolve(ref: str, dtype: str, *, device: str | None, **_: Any) -> str:
+        asked[ref] = device
+        return dtype
+
+    monkeypatch.setattr(stages, "resolve_dtype", resolve)
+    config = load_config(
+        None, ["generators=['divtok/tiny-0.5m']", "trace.device=cpu", "trace.q_device=cuda:1"]
+    )
+    stages._trace_identity(config)
+    assert asked == {"divtok/tiny-0.5m": "cpu", "divtok/tiny-0.3m": "cuda:1"}

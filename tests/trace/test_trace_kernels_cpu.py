@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trace_heads import LiveBytes
 
-from divtok.trace.heads import WORKSPACE_BYTES, pair_metrics
+from divtok.trace.heads import pair_metrics
 from divtok.trace.kernels import cpu, plain
 from divtok.trace.kernels.common import COLUMNS, Head, HeadMetrics, Work, finish
 
@@ -382,10 +382,6 @@ def test_no_array_is_made_beside_the_tensors() -> None:
     # A header for each array that is handed over: four for the rows, five for each product.
     handed_over = 4 + (2 * 5 if cpu_product.host_fits() else 0)
     assert rtsys.get_allocation_stats().alloc - before == handed_over
-
-
-def test_the_default_workspace_is_small() -> None:
-    assert WORKSPACE_BYTES <= 32_000_000
 
 
 def test_code_is_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

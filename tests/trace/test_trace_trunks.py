@@ -10,6 +10,7 @@ import pytest
 import torch
 from trace_samples import SavedPair, naive_jsd_bits, tiny_model, trajectory
 
+from divtok.errors import ModelError
 from divtok.models import LoadedModel, load_model
 from divtok.trace import packs
 from divtok.trace.budget import Budget
@@ -142,9 +143,18 @@ def test_a_window_that_only_the_mask_knows_is_read_padded(tokenizer: Any) -> Non
     torch.testing.assert_close(found, hidden_alone(model, ids), atol=1e-4, rtol=1e-4)
 
 
-def test_layers_that_do_not_attend_are_read_padded(tokenizer: Any) -> None:
+def test_layers_that_do_not_attend_are_read_padded(
+    tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, reader = odd_reader(tokenizer, "lfm2", layer_types=["conv", "full_attention"])
     assert reader.packed is False
+    assert "read in padded batches" in capsys.readouterr().err
+
+
+def test_a_model_with_more_than_one_layer_behind_its_trunk_is_refused(tokenizer: Any) -> None:
+    # What it calls its decoder is the output layer alone, with another layer in front.
+    with pytest.raises(ModelError, match="does not give its own logits"):
+        odd_reader(tokenizer, "modernbert-decoder")
 
 
 def test_responses_on_both_sides_of_a_length_switch_are_read_apart(tokenizer: Any) -> None:

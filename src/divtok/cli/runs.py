@@ -163,7 +163,7 @@ def report(run: RunArgument) -> None:
     from divtok.pipeline import results
 
     store = open_run(run)
-    evaluate_and_report(store, results.stored_config(store))
+    report_results(store, results.stored_config(store))
     print(store.report / "README.md")
 
 
@@ -201,7 +201,7 @@ def fit(
     from divtok.pipeline import results
 
     found = results.fit(store, config)
-    evaluate_and_report(store, config, theta_fits={family: found})
+    report_results(store, config, theta_fits={family: found})
     if as_json:
         print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
     else:
@@ -252,12 +252,6 @@ def leave_if_failed(store: Run) -> None:
     if failed:
         say(f"{len(failed)} trajectories could not be traced; the first: {failed[0].reason}")
         raise typer.Exit(EXIT_PARTIAL)
-
-
-def evaluate_and_report(
-    store: Run, config: RunConfig, *, theta_fits: dict[str, ThetaFit] | None = None
-) -> list[Evaluation]:
-    return report_results(store, config, theta_fits=theta_fits).evaluations
 
 
 def report_results(

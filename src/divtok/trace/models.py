@@ -92,6 +92,7 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
     check_parts(reader, probe, expected)
     packed = replace(reader, trunk=packed_trunk(decoder, loaded.device), packed=True)
     if not fits(packed, probe, expected):
+        say(f"{loaded.name}: its attention cannot be packed, so it is read in padded batches.")
         return reader
     if compile_trunk:
         _compile(packed, decoder, probe, expected)

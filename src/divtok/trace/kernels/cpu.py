@@ -96,11 +96,13 @@ def team(size: int) -> Generator[Team]:
 
 
 def _chunk_rows(work: Work, room: int) -> int:
+    from divtok.trace.kernels.cpu_product import GROUP
+
     depth = max(work.head_p.weight.shape[1], work.head_q.weight.shape[1])
     # Hidden states are held in float32, and once more where they are packed.
     row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + 2 * depth)
     most = min(max(0, room) // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes))
-    whole_groups = most - most % 32
+    whole_groups = most - most % GROUP
     return max(1, whole_groups or most)
 
 
