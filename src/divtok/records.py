@@ -21,6 +21,7 @@ Scalar = float | int | str | bool
 
 FinishReason = Literal["stop", "length"]
 TraceStatus = Literal["ok", "empty", "too_long", "nonfinite"]
+ReadingKind = Literal["base_chat", "base_plain", "projected"]
 
 # The per-token arrays of a trace, in storage order. Units are part of the names or given in Trace.
 PER_TOKEN_FIELDS = (
@@ -32,6 +33,10 @@ PER_TOKEN_FIELDS = (
     "kl_pq",
     "kl_qp",
 )
+
+# What estimators may need beside a trace; each is one of the records below. Gathering them costs
+# other models or further answers, so a run gathers only what its estimators name.
+EVIDENCE = ("chain", "base", "projected", "rewards", "statement", "relevance")
 
 
 class Verdict(StrEnum):
@@ -145,6 +150,83 @@ class Trace:
         if self.answer_start is not None and self.answer_stop is not None:
             mask[self.answer_start : self.answer_stop] = False
         return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The response tokens that attention links to the answer (UQAC), under one model.
+
+    `tokens` are positions in the response, rising, the answer's own among them; `similar` are those
+    of them whose hidden states are most like the answer's, and the answer's own. Where there is no
+    chain both are empty and `reason` says why.
+    """
+
+    key: str
+    model: str
+    tokens: tuple[int, ...]
+    similar: tuple[int, ...]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """Log-probabilities [T] in nats that one more model gives to the response tokens.
+
+    The paired base model read the chat prompt ("base_chat") or the bare question ("base_plain"), or
+    its output layer read the generator's hidden states through an affine map ("projected"). Where
+    `reason` is set the array is empty.
+    """
+
+    key: str
+    model: str
+    kind: ReadingKind
+    logprob: FloatArray
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepRewards:
+    """What a process reward model gives to each line of a response, [S] in [0, 1].
+
+    Where `reason` is set the array is empty.
+    """
+
+    key: str
+    model: str
+    rewards: FloatArray
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the generator said when it was asked, in a further turn, how sure it is.
+
+    `text` is empty where `reason` says why it could not be asked.
+    """
+
+    key: str
+    model: str
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A stated confidence in [0, 1] as read from a text; None always comes with a reason."""
+
+    value: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relevance:
+    """Weights [T] that say how much each response token matters, from whatever source."""
+
+    key: str
+    source: str
+    weights: FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,11 @@ class Pack:
     groups: tuple[AttentionGroup, ...]
 
 
-def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
+def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids], *, whole: bool = False) -> Pack:
     """Prompts and responses, one of each a trajectory and none empty -> their pack.
 
-    A response's last token predicts nothing that is asked for, so it is not read.
+    A response's last token predicts nothing that is asked for, so it is read only for a `whole`
+    pack, where hidden states of all tokens are.
     """
     parts: list[Indices] = []
     positions: list[Indices] = []
@@ -86,7 +87,7 @@ def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
     count = 0
     for prompt_ids, response_ids in zip(prompts, responses, strict=True):
         prompt = np.asarray(prompt_ids, dtype=np.int64)
-        read = np.asarray(response_ids[:-1], dtype=np.int64)
+        read = np.asarray(response_ids if whole else response_ids[:-1], dtype=np.int64)
         shared = first_rows.get(prompt.tobytes())
         if shared is None:
             if len(prompt) >= SHARE_FROM:
@@ -102,7 +103,7 @@ def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids]) -> Pack:
             positions.append(np.arange(len(prompt), len(rows)))
             if len(read):  # a single token is predicted by the prompt alone
                 lanes.append(Lane(rows, len(prompt)))
-        predicts.append(rows[len(prompt) - 1 :])
+        predicts.append(rows[len(prompt) - 1 :][: len(response_ids)])
         count += len(parts[-1]) + (len(prompt) if shared is None else 0)
     return Pack(
         ids=np.concatenate(parts),

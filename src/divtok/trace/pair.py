@@ -6,43 +6,30 @@ traces go, and no threshold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.errors import DataError, ModelError, ResourceError, UsageError
+from divtok.errors import DataError, ModelError, UsageError
 from divtok.models import DType, Tokenizer
-from divtok.progress import say
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
-from divtok.trace.budget import Budget, is_out_of_memory
-from divtok.trace.heads import default_workspace, pair_metrics
+from divtok.trace.attention import AttentionLog
+from divtok.trace.batches import Row, plain_ids, read_rows
+from divtok.trace.budget import Budget
+from divtok.trace.extras import Extras, Read
+from divtok.trace.heads import pair_metrics
 from divtok.trace.models import Reader, load_reader
-from divtok.trace.packs import Ids, Indices, Pack, build_pack, plan_packs
+from divtok.trace.packs import Ids, Pack, build_pack
 from divtok.trace.spans import answer_tokens, turn_end
+from divtok.trace.uqac import chain_of
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One response to trace. `prompt_key` tells equal prompts."""
-
-    key: str
-    prompt_ids: Indices
-    token_ids: Indices
-    text: str | None
-
-    @property
-    def prompt_key(self) -> bytes:
-        return self.prompt_ids.tobytes()
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt_ids) + len(self.token_ids)
+Column = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +61,18 @@ class Pair:
         token_ids: Ids,
         key: str = "",
         text: str | None = None,
+        protocol: str = "cot",
         budget: Budget | None = None,
     ) -> Trace:
         """Trace one response given as token ids. `text` is what the ids decode to by default."""
-        row = _Row(key, _plain(prompt_ids, "prompt_ids"), _plain(token_ids, "token_ids"), text)
-        return self._trace_rows([row], budget or Budget())[0]
+        row = Row(
+            key,
+            plain_ids(prompt_ids, "prompt_ids"),
+            plain_ids(token_ids, "token_ids"),
+            text,
+            protocol,
+        )
+        return self._read_all([row], budget or Budget(), Extras())[0].trace
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -89,68 +83,37 @@ class Pair:
         trace with that status. Where memory runs out, the budget shrinks and the work goes on; give
         the same budget to the next call, so that it starts from what fits.
         """
-        rows = [
-            _Row(
-                t.key, _plain(t.prompt_ids, "prompt_ids"), _plain(t.token_ids, "token_ids"), t.text
-            )
-            for t in trajectories
-        ]
-        return self._trace_rows(rows, budget or Budget())
+        return [read.trace for read in self.read_batch(trajectories, budget=budget)]
 
-    def _trace_rows(self, rows: Sequence[_Row], budget: Budget) -> list[Trace]:
+    def read_batch(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        budget: Budget | None = None,
+        extras: Extras | None = None,
+    ) -> list[Read]:
+        """Like `trace_batch`, with what else the same passes give."""
+        rows = [row_of(trajectory) for trajectory in trajectories]
+        return self._read_all(rows, budget or Budget(), extras or Extras())
+
+    def _read_all(self, rows: Sequence[Row], budget: Budget, extras: Extras) -> list[Read]:
         for row in rows:
             self._check_ids(row)
-        traces = [self._unreadable(row) for row in rows]
-        packs = self._plan(rows, [i for i, trace in enumerate(traces) if trace is None], budget)
-        while packs:
-            done = self._read_within_memory([rows[index] for index in packs[0]], budget)
-            if done is None:
-                packs = self._plan(rows, [index for pack in packs for index in pack], budget)
-                continue
-            for index, trace in zip(packs.pop(0), done, strict=True):
-                traces[index] = trace
-        return [trace for trace in traces if trace is not None]
-
-    def _plan(
-        self, rows: Sequence[_Row], indices: Sequence[int], budget: Budget
-    ) -> list[list[int]]:
-        """The given rows' indices in packs that the budget allows.
-
-        Rows on different sides of a model's length switch are never read together.
-        """
-        switches = [r.length_switch for r in (self.p, self.q) if r.length_switch is not None]
-        sides: dict[tuple[bool, ...], list[int]] = {}
-        for index in indices:
-            side = tuple(rows[index].length - 1 > switch for switch in switches)
-            sides.setdefault(side, []).append(index)
-        return [pack for side in sides.values() for pack in _plan_side(rows, side, budget)]
-
-    def _read_within_memory(self, rows: Sequence[_Row], budget: Budget) -> list[Trace] | None:
-        """Traces of one pack, or None where memory ran out and the budget was made smaller."""
-        import torch
-
-        workspace = budget.workspace_bytes or default_workspace(self.p.device)
-        try:
-            return self._read(rows, workspace)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            cause = str(error).split(". ")[0]
-        # Only here, with the failed attempt's tensors gone, is there room again.
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        tokens = min(sum(row.length for row in rows), max(budget.tokens, rows[0].length))
-        done = budget.shrink(tokens=tokens, responses=len(rows), workspace_bytes=workspace)
-        if done is None:
-            raise ResourceError(
-                f"One response of {tokens:,} tokens (trajectory '{rows[0].key}') does not fit into "
-                f"memory ({cause}).",
-                next_step="Use a smaller dtype, --device-map auto, or a device with more memory.",
+        refused = [self._unreadable(row) for row in rows]
+        done = iter(
+            read_rows(
+                [row for row, trace in zip(rows, refused, strict=True) if trace is None],
+                lambda pack_rows, workspace: self._read(pack_rows, workspace, extras),
+                budget=budget,
+                device=self.p.device,
+                switches=[r.length_switch for r in (self.p, self.q) if r.length_switch is not None],
             )
-        say(f"trace: out of memory with {tokens:,} tokens at once; {done}")
-        return None
+        )
+        return [
+            next(done) if trace is None else extras.unread(trace, self.p.name) for trace in refused
+        ]
 
-    def _check_ids(self, row: _Row) -> None:
+    def _check_ids(self, row: Row) -> None:
         if len(row.token_ids) and not len(row.prompt_ids):
             raise UsageError(
                 f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
@@ -166,7 +129,7 @@ class Pair:
                     next_step="Trace with models of the generator's family.",
                 )
 
-    def _unreadable(self, row: _Row) -> Trace | None:
+    def _unreadable(self, row: Row) -> Trace | None:
         if not len(row.token_ids):
             return self._failed(row, "empty", "the response has no tokens")
         for reader in (self.p, self.q):
@@ -180,30 +143,48 @@ class Pair:
                 )
         return None
 
-    def _read(self, rows: Sequence[_Row], workspace_bytes: int) -> list[Trace]:
+    def _read(self, rows: Sequence[Row], workspace_bytes: int, extras: Extras) -> list[Read]:
         import torch
 
-        pack = build_pack([row.prompt_ids for row in rows], [row.token_ids for row in rows])
+        pack = build_pack(
+            [row.prompt_ids for row in rows],
+            [row.token_ids for row in rows],
+            whole=extras.chain,  # the answer's hidden states are compared, be it the last token
+        )
+        targets = np.concatenate([row.token_ids for row in rows])
+        log = AttentionLog(pack) if extras.chain and self.p.packed else None
         with torch.inference_mode():
+            hidden = self.p.trunk(pack) if log is None else self.p.trunk(pack, log)
+            states = hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
             metrics = pair_metrics(
-                _response_states(self.p, pack),
+                states,
                 self.p.head,
                 _response_states(self.q, pack),
                 self.q.head,
-                np.concatenate([row.token_ids for row in rows]),
+                targets,
                 vocab_size=self.vocab_size,
                 workspace_bytes=workspace_bytes,
             )
-        columns = {f.name: getattr(metrics, f.name).cpu().numpy() for f in fields(metrics)}
-        traces: list[Trace] = []
-        start = 0
-        for row in rows:
-            stop = start + len(row.token_ids)
-            traces.append(self._trace(row, {n: c[start:stop] for n, c in columns.items()}))
-            start = stop
-        return traces
+            columns = {f.name: getattr(metrics, f.name).cpu().numpy() for f in fields(metrics)}
+            traces = [self._trace(row, part) for row, part in _split(rows, columns)]
+            chains = [None] * len(rows)
+            if extras.chain:
+                # Whole packs have a lane for every response.
+                lanes = [lane.rows for lane in pack.lanes]
+                chains = [
+                    chain_of(self.p, row, trace, lane, log, hidden)
+                    for row, trace, lane in zip(rows, traces, lanes, strict=True)
+                ]
+            projected = [None] * len(rows)
+            if extras.projected is not None:
+                logprobs = extras.projected.logprobs(states, targets, workspace_bytes)
+                projected = [
+                    extras.projected.reading(row.key, part["logprob"])
+                    for row, part in _split(rows, {"logprob": logprobs})
+                ]
+        return [Read(*parts) for parts in zip(traces, chains, projected, strict=True)]
 
-    def _trace(self, row: _Row, columns: dict[str, np.ndarray[Any, Any]]) -> Trace:
+    def _trace(self, row: Row, columns: dict[str, Column]) -> Trace:
         """One row's trace from its slice [T] of every metric."""
         for reader, finite in ((self.p, columns["finite_p"]), (self.q, columns["finite_q"])):
             if not finite.all():
@@ -220,7 +201,7 @@ class Pair:
                 tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         try:
-            answer = answer_tokens(self.p.tokenizer, tokens, text)
+            answer = answer_tokens(self.p.tokenizer, tokens, text, row.protocol)
         except DataError as error:
             what = f"Trajectory '{row.key}': {error.what}"
             raise DataError(what, next_step=error.next_step) from error
@@ -237,7 +218,7 @@ class Pair:
             dropped_mass_q=float(columns["dropped_q"].max()),
         )
 
-    def _failed(self, row: _Row, status: TraceStatus, reason: str) -> Trace:
+    def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:
         nothing: dict[str, Any] = {name: np.empty(0, dtype=np.float32) for name in PER_TOKEN_FIELDS}
         return Trace(
             key=row.key,
@@ -313,15 +294,22 @@ def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}
 
 
-def _plan_side(rows: Sequence[_Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
-    packs = plan_packs(
-        [rows[index].prompt_key for index in indices],
-        [len(rows[index].prompt_ids) for index in indices],
-        [len(rows[index].token_ids) for index in indices],
-        max_tokens=budget.tokens,
-        max_rows=max(1, len(indices)),
-    )
-    return [[indices[place] for place in pack] for pack in packs]
+def row_of(trajectory: Trajectory) -> Row:
+    """A trajectory as it is read: its ids, the text they stand for, and how it was asked."""
+    t = trajectory
+    prompt, tokens = plain_ids(t.prompt_ids, "prompt_ids"), plain_ids(t.token_ids, "token_ids")
+    return Row(t.key, prompt, tokens, t.text, t.protocol)
+
+
+def _split(
+    rows: Sequence[Row], columns: Mapping[str, Column]
+) -> Iterator[tuple[Row, dict[str, Column]]]:
+    """Each row with its own part of columns that hold all rows' tokens end to end."""
+    start = 0
+    for row in rows:
+        stop = start + len(row.token_ids)
+        yield row, {name: column[start:stop] for name, column in columns.items()}
+        start = stop
 
 
 def _response_states(reader: Reader, pack: Pack) -> Tensor:
@@ -330,16 +318,3 @@ def _response_states(reader: Reader, pack: Pack) -> Tensor:
 
     hidden = reader.trunk(pack)
     return hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
-
-
-def _plain(ids: Ids, name: str) -> Indices:
-    """Token ids as an array; refuses anything that is not a flat row of integers."""
-    array = np.asarray(ids)
-    if array.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise UsageError(
-            f"{name} must be a flat sequence of integers, not {array.dtype} of shape "
-            f"{list(array.shape)}."
-        )
-    return array.astype(np.int64)

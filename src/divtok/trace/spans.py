@@ -17,7 +17,7 @@ _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a cha
 
 
 def answer_tokens(
-    tokenizer: Tokenizer, token_ids: Sequence[int], text: str
+    tokenizer: Tokenizer, token_ids: Sequence[int], text: str, protocol: str = "cot"
 ) -> tuple[int, int] | None:
     """The tokens [start, stop) that overlap the content of the final answer, None without one.
 

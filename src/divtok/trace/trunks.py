@@ -8,22 +8,30 @@ else from token to token, is run on padded rows instead; `divtok.trace.models` f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from divtok.trace.attention import AttentionLog
 from divtok.trace.packs import Indices, Lane, Pack, like_lengths, padded_rows
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# Hidden states [N, D] after the final norm, for the N tokens of a pack.
-Trunk = Callable[[Pack], "Tensor"]
+
+class Trunk(Protocol):
+    """Hidden states [N, D] after the final norm, for the N tokens of a pack.
+
+    A log is filled with what every layer attends by; only packed trunks can do that.
+    """
+
+    def __call__(self, pack: Pack, log: AttentionLog | None = None) -> Tensor: ...
+
 
 _NAME = "divtok_packed"
 # Options of attention functions that change nothing here; any other one that is set does.
@@ -39,7 +47,8 @@ class NotPackable(Exception):
 class _Layout:
     """A pack's attention groups as tensors, copied once to each device that asks."""
 
-    def __init__(self, pack: Pack) -> None:
+    def __init__(self, pack: Pack, log: AttentionLog | None) -> None:
+        self.log = log
         self._groups = pack.groups
         self._tensors: dict[torch.device, list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._bands: dict[tuple[int, int, torch.device], Tensor] = {}
@@ -85,10 +94,10 @@ def packed_trunk(decoder: Any, device: torch.device) -> Trunk:
     # The way to attend is a setting of the whole model, so one pack goes through it at a time.
     one_at_a_time = Lock()
 
-    def trunk(pack: Pack) -> Tensor:
+    def trunk(pack: Pack, log: AttentionLog | None = None) -> Tensor:
         ids = torch.from_numpy(pack.ids)[None].to(device)
         positions = torch.from_numpy(pack.positions)[None].to(device)
-        layout = _Layout(pack)
+        layout = _Layout(pack, log)
         with one_at_a_time, _attending(decoder.config, layout):
             output = decoder(input_ids=ids, position_ids=positions, use_cache=False)
         _check_attended(decoder.config, layout)
@@ -113,7 +122,9 @@ def padded_trunk(decoder: Any, device: torch.device) -> Trunk:
         ).last_hidden_state
         return [output[i, lane.owned : len(lane.rows)] for i, lane in enumerate(batch)]
 
-    def trunk(pack: Pack) -> Tensor:
+    def trunk(pack: Pack, log: AttentionLog | None = None) -> Tensor:
+        if log is not None:
+            raise NotPackable("its attention is its own")
         owned: list[Tensor] = []
         rows: list[Indices] = []
         for batch in like_lengths(pack.lanes, most_tokens=len(pack.ids)):
@@ -204,6 +215,8 @@ def _attend(
     layout.windows.add(sliding_window)
     layout.attended += 1
     query, key, value = query[0], key[0], value[0]
+    if layout.log is not None:
+        layout.log.add(query, key, scaling=scaling, window=sliding_window)
     output = query.new_empty(query.shape[1], query.shape[0], value.shape[-1])
     for (index, slots, rows), span, (batch, length) in zip(
         layout.tensors(query.device), layout.spans, layout.shapes, strict=True

@@ -1,0 +1,139 @@
+"""Rows in, one result each out, as many at once as memory allows.
+
+Knows how responses are grouped into packs and what to do when memory runs out; what is read from a
+pack is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from divtok.errors import ResourceError, UsageError
+from divtok.progress import say
+from divtok.trace.budget import Budget, is_out_of_memory
+from divtok.trace.heads import default_workspace
+from divtok.trace.packs import Ids, Indices, plan_packs
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One response to read behind its prompt. `text` is what its ids decode to where not given."""
+
+    key: str
+    prompt_ids: Indices
+    token_ids: Indices
+    text: str | None = None
+    protocol: str = "cot"
+
+    @property
+    def prompt_key(self) -> bytes:
+        """Tells equal prompts."""
+        return self.prompt_ids.tobytes()
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt_ids) + len(self.token_ids)
+
+
+R = TypeVar("R", bound=Row)
+
+
+def read_rows(
+    rows: Sequence[R],
+    read: Callable[[Sequence[R], int], Sequence[T]],
+    *,
+    budget: Budget,
+    device: torch.device,
+    switches: Sequence[int] = (),
+    doing: str = "trace",
+) -> list[T]:
+    """`read(rows of one pack, workspace bytes)` for all rows; results in the rows' order.
+
+    Where memory runs out the budget shrinks, which is said, and what is left is planned anew. Rows
+    on different sides of a length switch are never read together.
+    """
+    results: dict[int, T] = {}
+    packs = _plan(rows, range(len(rows)), budget, switches)
+    while packs:
+        done = _within_memory([rows[i] for i in packs[0]], read, budget, device, doing)
+        if done is None:
+            packs = _plan(rows, [i for pack in packs for i in pack], budget, switches)
+            continue
+        results |= zip(packs.pop(0), done, strict=True)
+    return [results[i] for i in range(len(rows))]
+
+
+def plain_ids(ids: Ids, name: str) -> Indices:
+    """Token ids as an array; refuses anything that is not a flat row of integers."""
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UsageError(
+            f"{name} must be a flat sequence of integers, not {array.dtype} of shape "
+            f"{list(array.shape)}."
+        )
+    return array.astype(np.int64)
+
+
+def _plan(
+    rows: Sequence[Row], indices: Sequence[int], budget: Budget, switches: Sequence[int]
+) -> list[list[int]]:
+    """The given rows' indices in packs that the budget allows."""
+    sides: dict[tuple[bool, ...], list[int]] = {}
+    for index in indices:
+        side = tuple(rows[index].length - 1 > switch for switch in switches)
+        sides.setdefault(side, []).append(index)
+    return [pack for side in sides.values() for pack in _plan_side(rows, side, budget)]
+
+
+def _plan_side(rows: Sequence[Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
+    packs = plan_packs(
+        [rows[index].prompt_key for index in indices],
+        [len(rows[index].prompt_ids) for index in indices],
+        [len(rows[index].token_ids) for index in indices],
+        max_tokens=budget.tokens,
+        max_rows=max(1, len(indices)),
+    )
+    return [[indices[place] for place in pack] for pack in packs]
+
+
+def _within_memory(
+    rows: Sequence[R],
+    read: Callable[[Sequence[R], int], Sequence[T]],
+    budget: Budget,
+    device: torch.device,
+    doing: str,
+) -> Sequence[T] | None:
+    """Results of one pack, or None where memory ran out and the budget was made smaller."""
+    import torch
+
+    workspace = budget.workspace_bytes or default_workspace(device)
+    try:
+        return read(rows, workspace)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        cause = str(error).split(". ")[0]
+    # Only here, with the failed attempt's tensors gone, is there room again.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    tokens = min(sum(row.length for row in rows), max(budget.tokens, rows[0].length))
+    done = budget.shrink(tokens=tokens, responses=len(rows), workspace_bytes=workspace)
+    if done is None:
+        raise ResourceError(
+            f"One response of {tokens:,} tokens (trajectory '{rows[0].key}') does not fit into "
+            f"memory ({cause}).",
+            next_step="Use a smaller dtype, --device-map auto, or a device with more memory.",
+        )
+    say(f"{doing}: out of memory with {tokens:,} tokens at once; {done}")
+    return None

@@ -1,0 +1,69 @@
+"""What p's pass can give beside the trace, at the cost of no further pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from divtok.records import Chain, FloatArray, Reading, Trace
+from divtok.trace.kernels.common import Head
+from divtok.trace.packs import Indices
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from divtok.trace.projection import Projection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProjectedHead:
+    """The base model's output layer behind the map from the generator's hidden states."""
+
+    projection: Projection
+    head: Head
+
+    def logprobs(self, states: Tensor, targets: Indices, workspace_bytes: int) -> FloatArray:
+        """[N] log-probabilities of the targets, from the generator's hidden states [N, D]."""
+        from divtok.trace.readings import token_logprobs
+
+        mapped = self.projection.apply(states)
+        found = token_logprobs(mapped, self.head, targets, workspace_bytes=workspace_bytes)
+        return found.cpu().numpy()
+
+    def reading(self, key: str, logprob: FloatArray) -> Reading:
+        if not np.isfinite(logprob).all():
+            at = int(np.argmin(np.isfinite(logprob)))
+            return self.failed(key, f"nonfinite: no probability at response token {at}")
+        return Reading(key, self.projection.base, "projected", logprob.copy())
+
+    def failed(self, key: str, reason: str) -> Reading:
+        nothing = np.empty(0, dtype=np.float32)
+        return Reading(key, self.projection.base, "projected", nothing, reason)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """What one pass of both models gave for one trajectory, with the extras asked for."""
+
+    trace: Trace
+    chain: Chain | None = None
+    projected: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extras:
+    """Which of them are asked for."""
+
+    chain: bool = False
+    projected: ProjectedHead | None = None
+
+    def unread(self, trace: Trace, model: str) -> Read:
+        """For a trajectory that was not read: the same reason everywhere."""
+        reason = f"{trace.status}: {trace.reason}"
+        return Read(
+            trace,
+            Chain(trace.key, model, (), (), reason) if self.chain else None,
+            None if self.projected is None else self.projected.failed(trace.key, reason),
+        )
