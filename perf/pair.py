@@ -193,7 +193,7 @@ def _trajectory(
         token_ids=tuple(int(i) for i in rng.integers(3, vocab, length)),
         text="",
         finish_reason="stop",
-        protocol="perf",
+        protocol="cot",
         sampling=Sampling(),
     )
 

@@ -9,13 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families import FAMILIES, theta_for
 from divtok.models import DType
 from divtok.problems.encode import prompt_ids, response_ids
-from divtok.records import Scalar, Trace
-from divtok.score import ESTIMATORS, bind_parameters, check_parameter, score_trace
+from divtok.records import Evidence, Scalar, Trace
+from divtok.score import (
+    ESTIMATORS,
+    Estimator,
+    bind_parameters,
+    check_parameter,
+    score_evidence,
+)
 from divtok.score.dtc import divergent_count, divergent_tokens
+from divtok.trace.batches import Row
+from divtok.trace.extras import Extras
 from divtok.trace.pair import Pair
 from divtok.trace.pair import load_pair as load_models
 from divtok.trace.spans import token_texts
@@ -119,6 +129,7 @@ def confidence(
         theta = theta_for(pair.p.name, pair.q.name) if pair.theta is None else pair.theta
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
     spec = ESTIMATORS.get(estimator)
+    _check_evidence(spec)
     if spec.ranking_only:
         raise UsageError(
             f"'{estimator}' only ranks responses; it is no confidence.",
@@ -133,8 +144,11 @@ def confidence(
     bound = bind_parameters(spec, {"theta": theta, **parameters})
     tokenizer = pair.p.tokenizer
     ids = response_ids(tokenizer, response)
-    trace = pair.trace_ids(prompt_ids=prompt_ids(tokenizer, question), token_ids=ids, text=response)
-    scored = score_trace(spec, trace, bound)
+    asked = np.array(prompt_ids(tokenizer, question), dtype=np.int64)
+    row = Row("", asked, np.array(ids, dtype=np.int64), response)
+    read = pair.read_row(row, extras=Extras(chain="chain" in spec.evidence))
+    trace = read.trace
+    scored = score_evidence(spec, trace.key, trace, Evidence(chain=read.chain), bound)
     if scored.value is None:
         raise NothingScoredError(
             f"The response cannot be scored ({scored.reason}).",
@@ -149,6 +163,17 @@ def confidence(
         theta=theta,
         trace=trace,
     )
+
+
+def _check_evidence(spec: Estimator) -> None:
+    """A pair gives traces and chains; what else an estimator needs takes other models."""
+    beyond = [kind for kind in spec.evidence if kind != "chain"]
+    if beyond or spec.fit is not None:
+        raise UsageError(
+            f"'{spec.name}' needs more than a pair and one response"
+            + (f" ({', '.join(beyond)})." if beyond else ": it learns from many."),
+            next_step=f"Use it in a run: divtok run score.estimators={spec.name}",
+        )
 
 
 def _check_inputs(question: object, response: object, pair: object) -> None:

@@ -25,10 +25,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import FAMILIES, Family, Generator, get_family
 from divtok.models import DType
+from divtok.problems.prompts import Protocol
 from divtok.records import Sampling, Scalar
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 MAX_CONFIG_BYTES = 1_000_000
+# Sections whose keys are names of benchmarks or models.
+_NAMED = ("benchmark_files", "revisions", "bases", "projections")
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -87,13 +90,27 @@ class TraceSection(Section):
         return Budget(self.max_batch_tokens, None if given is None else given * 1_000_000)
 
 
+class EvidenceSection(Section):
+    """What estimators need beside the trace; gathered only where one of them asks for it."""
+
+    base_prompt: Literal["chat", "plain"] = "chat"  # what the base model sees of the question
+    prm: str | None = None  # left out: the family's
+    reply_tokens: Positive = 512  # most tokens of the reply to the question how sure it is
+    relevance: str | None = None  # JSONL file with weights for each token
+
+
 class ScoreSection(Section):
-    estimators: Names | None = None  # left out: all of them
+    estimators: Names | None = None  # names and sets; left out: those that a trace is enough for
     theta: Fraction | None = None  # left out: the family's
     n: Positive = 10
     a: Fraction = 0.95
     b: Fraction = 0.05
     k: Annotated[int, Field(ge=0)] = 4
+
+    @field_validator("estimators", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _never_rising(self) -> Self:
@@ -118,16 +135,19 @@ class RunConfig(Section):
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
-    protocol: Literal["cot"] = "cot"
+    protocol: Protocol = "cot"
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     revisions: dict[str, str] = Field(default_factory=dict)  # model -> hub revision
+    bases: dict[str, str] = Field(default_factory=dict)  # generator -> base, over the family's
+    projections: dict[str, str] = Field(default_factory=dict)  # generator -> file
     sampling: SamplingSection = SamplingSection()
     generate: GenerateSection = GenerateSection()
     grade: GradeSection = GradeSection()
     trace: TraceSection = TraceSection()
+    evidence: EvidenceSection = EvidenceSection()
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
 
@@ -169,6 +189,14 @@ class RunConfig(Section):
     def pair_for(self, generator: Generator) -> tuple[str, str]:
         p, q = self.preset.pair_for(generator.model)
         return self.trace.reader or p, self.trace.auxiliary or q
+
+    def base_for(self, generator: Generator) -> str | None:
+        """The paired base model; None where the generator has none."""
+        return self.bases.get(generator.model, generator.base)
+
+    @property
+    def prm(self) -> str | None:
+        return self.evidence.prm or self.preset.prm
 
     @property
     def theta(self) -> float:
@@ -266,7 +294,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
             f"'{override}' is not an override.", next_step="Write dotted.key=value, as in seed=1."
         )
     *parents, leaf = key.split(".")
-    named = bool(parents) and parents[0] in ("benchmark_files", "revisions")
+    named = bool(parents) and parents[0] in _NAMED
     if named:
         # Below these stand names, which may contain dots themselves, and their text as it is: a
         # path may hold a '#', and a revision may be all digits.

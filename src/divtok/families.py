@@ -106,12 +106,13 @@ def _contest(model: str, sampling: Sampling, samples: int) -> Generator:
 
 _QWEN3_2507 = Sampling(temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.0, max_length=16384)
 _DEEPSEEK = Sampling(temperature=1.0, top_p=0.95, max_length=16384)
-_TINY = Sampling(temperature=1.0, top_p=1.0, max_length=640)
+_TINY = Sampling(temperature=1.0, top_p=1.0, max_length=768)
 _ARITHMETIC = ("arith-easy", "arith-medium", "arith-hard", "arith-contest")
 
 
-def _tiny(model: str, base: str | None = None) -> Generator:
-    return Generator(model, _TINY, dict.fromkeys(_ARITHMETIC, 4) | {"arith-fit": 16}, base)
+def _tiny(model: str) -> Generator:
+    samples = dict.fromkeys(_ARITHMETIC, 4) | {"arith-fit": 16}
+    return Generator(model, _TINY, samples, f"{model}-base")
 
 
 FAMILIES: dict[str, Family] = {
@@ -122,13 +123,13 @@ FAMILIES: dict[str, Family] = {
             summary="Ships in the package: small Qwen2 models trained on arithmetic stories.",
             generators=(
                 _tiny("divtok/tiny-0.5m"),
-                _tiny("divtok/tiny-0.9m", base="divtok/tiny-0.9m-base"),
+                _tiny("divtok/tiny-0.9m"),
                 _tiny("divtok/tiny-1.6m"),
             ),
             auxiliary="divtok/tiny-0.3m",
             theta=0.05,
             fit_benchmark="arith-fit",
-            prm=None,
+            prm="divtok/tiny-prm",
             benchmarks=_ARITHMETIC,
         ),
         Family(

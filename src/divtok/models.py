@@ -61,7 +61,7 @@ class LoadedModel:
 
     name: str
     revision: str | None
-    model: Any  # a transformers PreTrainedModel with a language-model head
+    model: Any  # a transformers PreTrainedModel; with a language-model head unless a backbone
     tokenizer: Any  # satisfies Tokenizer; any transformers tokenizer call is possible
     device: torch.device
     dtype: torch.dtype
@@ -102,6 +102,7 @@ def load_model(
     device: str | torch.device | None = None,
     device_map: str | None = None,
     trust_remote_code: bool = False,
+    backbone: bool = False,
 ) -> LoadedModel:
     """A causal language model and its tokenizer, ready to run on `device` (default: a GPU if any).
 
@@ -111,9 +112,11 @@ def load_model(
     `dtype="auto"` is float32 on the CPU, and on a GPU bfloat16 where the checkpoint is half
     precision. A checkpoint that lacks weights of its architecture is refused, since transformers
     would fill them with random numbers.
+    With `backbone` only the part that gives hidden states is loaded, and no head.
     """
     need_transformers()
     import torch
+    from transformers import AutoModel
 
     _check_dtype(dtype)
     where, spread = pick_place(device, device_map)
@@ -122,7 +125,8 @@ def load_model(
     tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
     number = getattr(torch, _pick_dtype(dtype, where, lambda: config))
     with _reading(ref, place, "The model"), quiet():
-        model, report = auto_class(config).from_pretrained(
+        loader: Any = AutoModel if backbone else auto_class(config)
+        model, report = loader.from_pretrained(
             place,
             config=config,
             revision=revision,

@@ -222,11 +222,30 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relevance:
-    """Weights [T] that say how much each response token matters, from whatever source."""
+    """Weights [T] that say how much each response token matters, from whatever source.
+
+    Where `reason` is set the array is empty.
+    """
 
     key: str
     source: str
     weights: FloatArray
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was gathered about one trajectory beside its trace; None where it was not.
+
+    The names of its fields are `EVIDENCE`.
+    """
+
+    chain: Chain | None = None
+    base: Reading | None = None
+    projected: Reading | None = None
+    rewards: StepRewards | None = None
+    statement: Statement | None = None
+    relevance: Relevance | None = None
 
 
 @dataclass(frozen=True, slots=True)

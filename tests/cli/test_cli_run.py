@@ -29,7 +29,7 @@ def refuse_constant(text: str) -> None:
 def test_run_makes_every_table_and_the_report(finished: FinishedRun) -> None:
     run = Run.open(finished.folder)
     sizes = {table.layout.name: len(table.read()) for table in run.tables}
-    assert sizes == {
+    assert {name: size for name, size in sizes.items() if size} == {
         "problems": 4,
         "trajectories": 8,
         "grades": 8,

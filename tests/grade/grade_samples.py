@@ -1,17 +1,18 @@
-"""Made-up trajectories and worker look-up for the tests of grade/."""
+"""Made-up trajectories and replies, and worker look-up, for the tests of grade/."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from divtok.records import Sampling, Trajectory
+from divtok.grade import read_stated
+from divtok.records import Sampling, Statement, Trajectory
 
 # Far more work than any test waits for, and not caught by a cap: only the time limit ends it.
 ENDLESS = r"\sum_{k=1}^{10000000000} \frac{1}{k^k}"
 
 
-def trajectory(key: str, text: str) -> Trajectory:
+def trajectory(key: str, text: str, protocol: str = "cot") -> Trajectory:
     return Trajectory(
         key=key,
         problem_id="p",
@@ -22,9 +23,29 @@ def trajectory(key: str, text: str) -> Trajectory:
         token_ids=(),
         text=text,
         finish_reason="stop",
-        protocol="boxed",
+        protocol=protocol,
         sampling=Sampling(),
     )
+
+
+def check_stated(text: str, protocol: str, answer: str | None, expected: float | str) -> None:
+    """`expected` is the confidence, or the reason why there is none."""
+    found = read_stated(text, protocol)
+    assert (found.answer and found.answer.content) == answer
+    if isinstance(expected, str):
+        assert found.statement == Statement(None, expected)
+    else:
+        assert found.statement == Statement(expected)
+
+
+def not_a_number(text: str) -> str:
+    return f'the confidence "{text}" is not a number'
+
+
+def candidates(*pairs: tuple[str, str]) -> str:
+    """A JSON array; both halves of a pair are put in as they are."""
+    parts = [f'{{"candidate": {answer}, "confidence": {stated}}}' for answer, stated in pairs]
+    return "[" + ", ".join(parts) + "]"
 
 
 def workers_of(parent: int) -> list[int]:

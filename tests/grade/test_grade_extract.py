@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divtok.grade import extract_answer, find_answer
+from divtok.errors import UsageError
+from divtok.grade import extract_answer, find_answer, read_stated
+from divtok.grade.extract import NO_ANSWER_FOUND
+from divtok.problems.prompts import PROTOCOLS
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,55 @@ def test_the_span_covers_exactly_the_content() -> None:
     assert span is not None
     assert (span.start, span.stop) == (13, 21)
     assert text[span.start : span.stop] == span.content == r"\sqrt{2}"
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol", "expected"),
+    [
+        (r'\boxed{1} {"final_answer": "2", "confidence": 0.9}', "cot", "1"),
+        (r'\boxed{1} {"final_answer": "2", "confidence": 0.9}', "verbalized", "2"),
+        (r'{"final_answer": "2", "confidence": 0.9} \boxed{1}', "verbalized", "2"),
+        ('{"final_answer": "2", "confidence": "high"}', "verbalized", "2"),
+        (r'[{"candidate": "2", "confidence": 0.9}] \boxed{1}', "verbalized_top2", "2"),
+        (r'[{"candidate": "2", "confidence": 0.9}]', "verbalized_distribution", "2"),
+        # Without an answer in JSON the box counts.
+        (r"\boxed{1}", "verbalized", "1"),
+        (r'\boxed{1} {"final_answer": "", "confidence": 0.9}', "verbalized", "1"),
+        (r'\boxed{1} {"confidence": 0.9}', "verbalized", "1"),
+        (r'\boxed{1} {"final_answer": "2', "verbalized", "1"),
+        (
+            r'\boxed{1} [{"candidate": "2", "confidence": 0.9}, {"candidate": "1"}]',
+            "verbalized_top2",
+            "1",
+        ),
+        ('{"final_answer": "2", "confidence": 0.9}', "verbalized_top2", None),
+        ("2", "verbalized", None),
+    ],
+)
+def test_the_protocol_says_where_the_answer_stands(
+    text: str, protocol: str, expected: str | None
+) -> None:
+    assert extract_answer(text, protocol) == expected
+
+
+def test_the_span_in_json_is_what_stands_between_the_quotes() -> None:
+    text = r'So: {"final_answer": " \\frac{1}{2} ", "confidence": 0.9}'
+    span = find_answer(text, "verbalized")
+    assert span is not None
+    assert text[span.start : span.stop] == r"\\frac{1}{2}"
+    assert span.content == r"\frac{1}{2}"
+
+
+def test_the_box_that_stands_in_has_no_stated_confidence() -> None:
+    text = r'\boxed{1} {"final_answer": null, "confidence": 0.9}'
+    assert extract_answer(text, "verbalized") == "1"
+    assert read_stated(text, "verbalized").statement.value is None
+
+
+def test_every_protocol_is_known_and_no_other() -> None:
+    assert set(NO_ANSWER_FOUND) == set(PROTOCOLS)
+    with pytest.raises(UsageError, match="verbalized"):
+        find_answer("", "verbalised")
 
 
 balanced = st.recursive(

@@ -46,8 +46,8 @@ def test_every_trajectory_gets_its_grade_in_order() -> None:
         (trajectory("gold", r"\boxed{8}"), None),
         (trajectory("huge", r"\boxed{9^{9^9}}"), "7"),
     ]
-    assert list(grade_trajectories(pairs, workers=2, time_limit=1.0)) == [
-        Grade("slow", ENDLESS, Verdict.UNDETERMINED, "timeout after 1 s"),
+    assert list(grade_trajectories(pairs, workers=2, time_limit=4.0)) == [
+        Grade("slow", ENDLESS, Verdict.UNDETERMINED, "timeout after 4 s"),
         Grade("hard", "x+x", Verdict.CORRECT),
         Grade("easy", "07", Verdict.CORRECT),
         Grade("wrong", "8", Verdict.INCORRECT),
@@ -57,6 +57,41 @@ def test_every_trajectory_gets_its_grade_in_order() -> None:
             "huge", "9^{9^9}", Verdict.UNDETERMINED, "answer holds a number too large to compute"
         ),
     ]
+
+
+def test_the_protocol_of_a_trajectory_says_where_its_answer_is() -> None:
+    stated = '{"final_answer": "7", "confidence": 0.9}'
+    both = '[{"candidate": "8", "confidence": 0.3}, {"candidate": "7", "confidence": 0.7}]'
+    unsure = both.replace("0.3", '"?"')
+    escaped = r'{"final_answer": "\frac{14}{2}", "confidence": "high"}'
+    pairs = [
+        (trajectory("box", stated), "7"),
+        (trajectory("object", rf"\boxed{{8}} {stated}", "verbalized"), "7"),
+        (trajectory("latex", escaped, "verbalized"), "7"),
+        (trajectory("top2", both, "verbalized_top2"), "7"),
+        (trajectory("wrong", both, "verbalized_distribution"), "8"),
+        (trajectory("instead", rf"\boxed{{7}} {unsure}", "verbalized_top2"), "7"),
+        (trajectory("nothing", "7", "verbalized"), "7"),
+        (trajectory("no winner", unsure, "verbalized_top2"), "7"),
+        (trajectory("empty", "", "verbalized_distribution"), "7"),
+    ]
+    no_candidate = r"no likeliest JSON candidate and no \boxed{} found"
+    assert list(grade_trajectories(pairs)) == [
+        Grade("box", None, Verdict.UNANSWERED, r"no \boxed{} found"),
+        Grade("object", "7", Verdict.CORRECT),
+        Grade("latex", r"\frac{14}{2}", Verdict.CORRECT),
+        Grade("top2", "7", Verdict.CORRECT),
+        Grade("wrong", "7", Verdict.INCORRECT),
+        Grade("instead", "7", Verdict.CORRECT),
+        Grade("nothing", None, Verdict.UNANSWERED, r"no JSON final_answer and no \boxed{} found"),
+        Grade("no winner", None, Verdict.UNANSWERED, no_candidate),
+        Grade("empty", None, Verdict.UNANSWERED, no_candidate),
+    ]
+
+
+def test_a_trajectory_of_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(UsageError, match="Unknown protocol 'boxed'"):
+        list(grade_trajectories([(trajectory("k", "", "boxed"), "7")]))
 
 
 def test_grading_is_lazy_and_reads_a_bounded_number_ahead() -> None:

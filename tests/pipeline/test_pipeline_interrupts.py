@@ -17,14 +17,21 @@ from pipeline_samples import contents, small_config
 
 from divtok.cli.runs import run_stages
 from divtok.generate.engine import Job
-from divtok.pipeline import results, stages
-from divtok.records import Grade, Trace, Trajectory
+from divtok.pipeline import evidence, results, stages
+from divtok.records import Grade, Trajectory
 from divtok.store import atomic
 from divtok.store.run import Run
 
-CONFIG = small_config("generate.batch_size=3", "trace.max_batch_rows=3")
+# Estimators that need everything there is: chains, replies, readings and rewards.
+CONFIG = small_config(
+    "generate.batch_size=3",
+    "trace.max_batch_rows=3",
+    "score.estimators=['trace','whitebox']",
+    "evidence.reply_tokens=8",
+)
 Batches = dict[tuple[str, ...], Any]
-POINTS: tuple[str, ...] = ("generate", "grade", "trace", "rename", "renamed")
+GATHERED = ("ask", "read", "reward")
+POINTS: tuple[str, ...] = ("generate", "grade", "trace", *GATHERED, "rename", "renamed")
 
 
 class Interrupter:
@@ -43,7 +50,7 @@ class Interrupter:
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Batches]:
-    return {"trajectories": {}, "traces": {}}
+    return {point: {} for point in POINTS}
 
 
 @pytest.fixture
@@ -53,27 +60,56 @@ def attempt(
     """Run all stages in a folder, passing points."""
     real_model, real_pair = stages.load_model, stages.load_pair
     real_generate, real_grade = stages.generate_batch, stages.grade_trajectories
+    real_reply, real_read = evidence.reply_batch, evidence.read_trajectories
+    real_reader, real_prm = evidence.load_reader, evidence.load_prm
     real_rename = atomic.rename
     monkeypatch.setattr(stages, "GRADES_PER_SHARD", 3)
 
     def run_in(folder: Path, point: Interrupter) -> Run:
+        def once(name: str, keys: Iterable[str], make: Callable[[], Any]) -> Any:
+            point(name)
+            batch = tuple(keys)
+            if batch not in known[name]:
+                known[name][batch] = make()
+            return known[name][batch]
+
         def generate(loaded: Any, batch: Sequence[Job]) -> list[Trajectory]:
-            point("generate")
-            keys = tuple(job.key for job in batch)
-            if keys not in known["trajectories"]:
-                known["trajectories"][keys] = real_generate(loaded(), batch)
-            return known["trajectories"][keys]
+            return once("generate", (j.key for j in batch), lambda: real_generate(loaded(), batch))
 
         def pair(*names: Any, **options: Any) -> Any:
-            def trace(batch: Sequence[Trajectory], **limits: Any) -> list[Trace]:
-                point("trace")
-                keys = tuple(trajectory.key for trajectory in batch)
-                if keys not in known["traces"]:
-                    traced = real_pair(*names, **options).trace_batch(batch, **limits)
-                    known["traces"][keys] = traced
-                return known["traces"][keys]
+            def read(batch: Sequence[Trajectory], **asked: Any) -> Any:
+                def make() -> Any:
+                    return real_pair(*names, **options).read_batch(batch, **asked)
 
-            return SimpleNamespace(trace_batch=trace)
+                return once("trace", (t.key for t in batch), make)
+
+            return SimpleNamespace(read_batch=read)
+
+        def reply(loaded: Any, batch: Sequence[Trajectory], *rest: Any, **options: Any) -> Any:
+            def make() -> Any:
+                return real_reply(loaded(), batch, *rest, **options)
+
+            return once("ask", (t.key for t in batch), make)
+
+        def reader(ref: str, **options: Any) -> Any:
+            # What a stage checks before it reads is the tokenizer alone.
+            tokenizer = evidence.load_tokenizer(ref)
+            return SimpleNamespace(tokenizer=tokenizer, load=lambda: real_reader(ref, **options))
+
+        def reread(reader: Any, batch: Sequence[Trajectory], **options: Any) -> Any:
+            def make() -> Any:
+                return real_read(reader.load(), batch, **options)
+
+            return once("read", (t.key for t in batch), make)
+
+        def prm(*names: Any, **options: Any) -> Any:
+            def rewards(batch: Sequence[tuple[str, str, str]], **limits: Any) -> Any:
+                def make() -> Any:
+                    return real_prm(*names, **options).rewards(batch, **limits)
+
+                return once("reward", (key for key, _, _ in batch), make)
+
+            return SimpleNamespace(rewards=rewards)
 
         def grade(pairs: Iterable[Any], **options: Any) -> Iterator[Grade]:
             for found in real_grade(pairs, **options):
@@ -92,6 +128,11 @@ def attempt(
             return lambda: real_model(*names, **options)
 
         monkeypatch.setattr(stages, "load_model", model)
+        monkeypatch.setattr(evidence, "load_model", model)
+        monkeypatch.setattr(evidence, "reply_batch", reply)
+        monkeypatch.setattr(evidence, "load_reader", reader)
+        monkeypatch.setattr(evidence, "read_trajectories", reread)
+        monkeypatch.setattr(evidence, "load_prm", prm)
         monkeypatch.setattr(stages, "generate_batch", generate)
         monkeypatch.setattr(stages, "load_pair", pair)
         monkeypatch.setattr(stages, "grade_trajectories", grade)
@@ -124,11 +165,17 @@ def test_the_uninterrupted_run_has_several_batches(
         "trajectories": 8,
         "grades": 8,
         "traces": 8,
-        "confidences": 64,
-        "evaluations": 16,
+        "replies": 8,
+        "chains": 8,
+        "readings": 8,
+        "rewards": 8,
+        "relevance": 0,
+        "confidences": 8 * 13,
+        "evaluations": 2 * 13,
     }
     assert (passed["generate"], passed["grade"], passed["trace"]) == (3, 8, 3)
-    assert passed["rename"] == passed["renamed"] >= 12
+    assert [passed[point] for point in GATHERED] == [3, 3, 3]
+    assert passed["rename"] == passed["renamed"] >= 24
 
 
 @pytest.mark.parametrize("kind", POINTS)
@@ -155,7 +202,8 @@ def test_interrupted_over_and_over(
     whole: tuple[dict[str, list[Any]], dict[str, int]],
 ) -> None:
     """Every attempt stops as soon as it has stored one batch more."""
-    stops = [("generate", 1)] * 2 + [("grade", 4)] + [("trace", 1)] * 2 + [("renamed", 3)]
+    stops = [("generate", 1)] * 2 + [("grade", 4)] + [("trace", 1)] * 2
+    stops += [(point, 1) for point in GATHERED] + [("renamed", 3)]
     for stop in stops:
         with pytest.raises(KeyboardInterrupt):
             attempt(tmp_path, Interrupter(stop))

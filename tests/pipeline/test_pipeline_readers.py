@@ -8,7 +8,7 @@ import pytest
 
 from divtok.config import load_config
 from divtok.models import load_tokenizer
-from divtok.pipeline import stages
+from divtok.pipeline.common import as_read_by
 from divtok.problems.encode import prompt_ids
 from divtok.records import Sampling, Trajectory
 
@@ -35,7 +35,7 @@ def a_trajectory(generator: str) -> Trajectory:
 
 def read(generator: str) -> Trajectory:
     config = load_config(None, [])
-    (row,) = stages._as_read_by(READER, [a_trajectory(generator)], {("b", "1"): QUESTION}, config)
+    (row,) = as_read_by(READER, [a_trajectory(generator)], {("b", "1"): QUESTION}, config)
     return row
 
 
@@ -52,7 +52,7 @@ def test_text_is_tokenised_anew_under_another_tokenizer(monkeypatch: pytest.Monk
             loaded.add_tokens(["something else"])
         return loaded
 
-    monkeypatch.setattr(stages, "load_tokenizer", tokenizer_of)
+    monkeypatch.setattr("divtok.pipeline.common.load_tokenizer", tokenizer_of)
     row = read("another/model")
     assert row.retokenized
     assert row.prompt_ids == prompt_ids(reader, QUESTION)

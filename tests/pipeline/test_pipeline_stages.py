@@ -14,9 +14,10 @@ from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
 from divtok.models import load_tokenizer
 from divtok.pipeline import stages
+from divtok.pipeline.choices import check_choices
 from divtok.problems.encode import prompt_ids
 from divtok.records import Grade, Verdict
-from divtok.score import ESTIMATORS
+from divtok.score import expand_estimators
 from divtok.store.run import Run
 
 RIGHT_OR_WRONG = (r"3 + 4 = 7, so the answer is \boxed{7}.", r"So we get \boxed{915}.")
@@ -79,7 +80,7 @@ def test_a_finished_run_needs_no_model_and_stays_as_it_is(
         "trajectories": 8,
         "grades": 8,
         "traces": 8,
-        "confidences": 8 * len(ESTIMATORS.names()),
+        "confidences": 8 * len(expand_estimators(["trace"])),
     }
     no_models(monkeypatch)
     capsys.readouterr()
@@ -184,10 +185,10 @@ def test_a_missing_auxiliary_is_refused_before_anything_is_loaded(
 ) -> None:
     no_models(monkeypatch)
     with pytest.raises(ModelError, match="no model folder '/nonexistent'"):
-        stages.check_choices(small_config("trace.auxiliary=/nonexistent"))
+        check_choices(small_config("trace.auxiliary=/nonexistent"))
     with pytest.raises(UsageError, match="dtc_lim"):
-        stages.check_choices(small_config("score.estimators=['dtc_lim']"))
-    stages.check_choices(small_config())
+        check_choices(small_config("score.estimators=['dtc_lim']"))
+    check_choices(small_config())
 
 
 def test_count_and_length_are_always_scored(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_each_model_of_a_pair_is_asked_for_its_type_where_it_runs(
         asked[ref] = device
         return dtype
 
-    monkeypatch.setattr(stages, "resolve_dtype", resolve)
+    monkeypatch.setattr("divtok.pipeline.common.resolve_dtype", resolve)
     config = load_config(
         None, ["generators=['divtok/tiny-0.5m']", "trace.device=cpu", "trace.q_device=cuda:1"]
     )

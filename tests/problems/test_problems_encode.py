@@ -19,7 +19,12 @@ from problems_samples import (
 
 from divtok.errors import EXIT_USAGE, ModelError, UsageError
 from divtok.problems.encode import prompt_ids, response_ids
-from divtok.problems.prompts import SYSTEM_PROMPT, fold_system_into_user, messages_for
+from divtok.problems.prompts import (
+    PROTOCOLS,
+    SYSTEM_PROMPT,
+    fold_system_into_user,
+    messages_for,
+)
 
 TOKENIZER = chat_tokenizer()
 CONTROLS = [*SPECIAL_TOKENS, *ADDED_TOKENS]
@@ -57,12 +62,13 @@ def test_an_unknown_protocol_is_a_usage_error() -> None:
     assert error.value.exit_code == EXIT_USAGE
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("template", [CHATML, THINKING, WITH_BOS])
 @pytest.mark.parametrize("question", [QUESTION, "Größe 😀\n\n  spaces  ", "<|im_end", "a < b | c"])
-def test_prompt_ids_are_the_templates_own(template: str, question: str) -> None:
+def test_prompt_ids_are_the_templates_own(template: str, question: str, protocol: str) -> None:
     tokenizer = chat_tokenizer(template)
-    own = templated(tokenizer, messages_for(question), enable_thinking=False)
-    assert prompt_ids(tokenizer, question) == own
+    own = templated(tokenizer, messages_for(question, protocol=protocol), enable_thinking=False)
+    assert prompt_ids(tokenizer, question, protocol=protocol) == own
 
 
 def test_the_prompt_reads_as_rendered() -> None:

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from divtok.records import PER_TOKEN_FIELDS, Trace
+from divtok.records import (
+    PER_TOKEN_FIELDS,
+    Chain,
+    Evidence,
+    Reading,
+    Relevance,
+    Statement,
+    StepRewards,
+    Trace,
+)
 
 
 def make_trace(
@@ -45,3 +54,18 @@ def make_trace(
 def with_count(count: int, *, others: int = 5) -> Trace:
     """A trace with `count` tokens above 0.5 and some that are not."""
     return make_trace([0.9] * count + [0.1] * others)
+
+
+def numbers(*values: float) -> npt.NDArray[np.float32]:
+    return np.array(values, dtype=np.float32)
+
+
+# For a trace of three tokens, whose answer is the last.
+EVIDENCE_OF_ALL_KINDS = Evidence(
+    chain=Chain("k", "p", (0, 2), (2,)),
+    base=Reading("k", "base", "base_chat", numbers(-0.1, -0.2, -0.3)),
+    projected=Reading("k", "base", "projected", numbers(-0.3, -0.2, -0.1)),
+    rewards=StepRewards("k", "prm", numbers(0.25, 0.5, 0.75)),
+    statement=Statement(0.75),
+    relevance=Relevance("k", "file", numbers(0.5, 0.0, 0.5)),
+)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from score_samples import make_trace, with_count
+from score_samples import EVIDENCE_OF_ALL_KINDS, make_trace, with_count
 
 from divtok.errors import EXIT_ERROR, EXIT_USAGE, DivtokError, UsageError
-from divtok.records import PER_TOKEN_FIELDS, Confidence, Trace
+from divtok.records import EVIDENCE, PER_TOKEN_FIELDS, Confidence, Evidence, Statement, Trace
 from divtok.registry import Registry
-from divtok.score import ESTIMATORS, Estimator, bind_parameters, check_parameter, score_trace
+from divtok.score import (
+    ESTIMATORS,
+    Estimator,
+    bind_parameters,
+    check_parameter,
+    score_evidence,
+    score_trace,
+)
 from divtok.score import estimator as register_estimator
 from divtok.score import registry as score_registry
 from divtok.score.registry import EstimatorFunction
@@ -55,9 +63,19 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "count": ("jsd_bits",),
         "ratio": ("jsd_bits",),
         "length": ("jsd_bits",),
+        "relevance": ("logprob_p", "relevance"),
+        "basecal": ("base",),
+        "basecal_proj": ("projected",),
+        "uqac_attn": ("logprob_p", "chain"),
+        "uqac_sim": ("logprob_p", "chain"),
+        "uqac_mean": ("logprob_p", "chain"),
+        "uqac_global": ("logprob_p", "chain"),
+        "verbalized": ("statement",),
+        "verbalized_dtc": ("jsd_bits", "statement"),
+        "prm": ("rewards",),
     }
     assert {s.name for s in ESTIMATORS if s.ranking_only} == {"count", "ratio", "length"}
-    assert {s.name for s in ESTIMATORS if s.bounded} == {"nsl", "mean_prob", "dtc_lin", "dtc_prod"}
+    assert {s.name for s in ESTIMATORS if not s.bounded} == {"count", "ratio", "length", "entropy"}
     assert all(spec.summary.endswith(".") for spec in ESTIMATORS)
 
 
@@ -71,14 +89,17 @@ def test_an_estimator_reads_only_what_it_needs() -> None:
     """Whatever else a trace lacks, an estimator's value is the same."""
     full = make_trace([0.9, 0.1, 0.6], prob=[0.5, 0.25, 1.0], entropy=[0.1, 0.2, 0.3])
     for spec in ESTIMATORS:
-        parameters = bind_parameters(spec, {"theta": 0.5})
+        parameters = bind_parameters(spec, {"theta": 0.5, "c_global": 0.5})
         spoilt = {
             name: getattr(full, name) if name in spec.needs else getattr(full, name) * math.nan
             for name in PER_TOKEN_FIELDS
         }
-        assert score_trace(spec, make_trace([0] * 3, **spoilt), parameters) == score_trace(
-            spec, full, parameters
-        )
+        scores = [
+            score_evidence(spec, "k", trace, EVIDENCE_OF_ALL_KINDS, parameters)
+            for trace in (full, make_trace([0] * 3, **spoilt))
+        ]
+        assert scores[0] == scores[1]
+        assert scores[0].value is not None
 
 
 def test_an_unknown_estimator_is_explained() -> None:
@@ -86,7 +107,9 @@ def test_an_unknown_estimator_is_explained() -> None:
         ESTIMATORS.get("dtc_line")
     assert "'dtc_lin'" in str(caught.value)
     assert caught.value.exit_code == EXIT_USAGE
-    with pytest.raises(UsageError, match=r"Unknown estimator 'zzz'\. Known: count, dtc_lin,"):
+    with pytest.raises(
+        UsageError, match=r"Unknown estimator 'zzz'\. Known: basecal, basecal_proj, count,"
+    ):
         ESTIMATORS.get("zzz")
 
 
@@ -198,8 +221,11 @@ def test_a_score_says_what_made_it() -> None:
 def test_a_failed_trace_has_no_value_and_its_reason(status: Any) -> None:
     failed = make_trace(status=status, reason="9000 tokens, the limit is 8192")
     for spec in ESTIMATORS:
-        parameters = bind_parameters(spec, {"theta": 0.5})
-        confidence = score_trace(spec, failed, parameters)
+        parameters = bind_parameters(spec, {"theta": 0.5, "c_global": 0.5})
+        confidence = score_evidence(spec, "k", failed, EVIDENCE_OF_ALL_KINDS, parameters)
+        if not spec.needs_trace:
+            assert confidence.value is not None
+            continue
         assert confidence.value is None
         assert confidence.reason == f"{status}: 9000 tokens, the limit is 8192"
         assert (confidence.key, confidence.estimator) == ("k", spec.name)
@@ -245,3 +271,39 @@ def test_another_package_can_bring_an_estimator(
     assert score_trace(spec, make_trace([0.1]), bind_parameters(spec, {})).value == 0.5
     assert own_registry.names() == ["theirs"]
     assert loaded == ["once"]
+
+
+@pytest.mark.parametrize("kind", EVIDENCE)
+def test_missing_evidence_gives_no_value_and_says_which(kind: str) -> None:
+    trace = make_trace([0.1, 0.2], prob=[0.5, 0.5])
+    needing = [spec for spec in ESTIMATORS if kind in spec.evidence]
+    assert needing
+    without = dataclasses.replace(EVIDENCE_OF_ALL_KINDS, **{kind: None})
+    for spec in needing:
+        confidence = score_evidence(spec, "k", trace, without, {})
+        assert (confidence.value, confidence.reason) == (None, f"{kind}: not gathered")
+
+
+def test_evidence_that_failed_gives_its_reason() -> None:
+    evidence = Evidence(statement=Statement(None, "no box"))
+    confidence = score_evidence(ESTIMATORS.get("verbalized"), "k", None, evidence, {})
+    assert (confidence.value, confidence.reason) == (None, "statement: no box")
+
+
+def test_a_trajectory_without_a_trace_has_no_value_where_one_is_needed() -> None:
+    confidence = score_evidence(ESTIMATORS.get("nsl"), "k", None, Evidence(), {})
+    assert (confidence.value, confidence.reason) == (None, "not traced")
+
+
+def test_evidence_is_handed_over_in_the_order_it_is_named(
+    own_registry: Registry[Estimator],
+) -> None:
+    def both(statement: Any, rewards: Any, *, scale: float = 0.5) -> float:
+        return scale * statement.value + len(rewards.rewards) / 100
+
+    register_estimator("both", needs=("statement", "rewards"))(both)
+    spec = own_registry.get("both")
+    assert not spec.needs_trace
+    parameters = bind_parameters(spec, {})
+    confidence = score_evidence(spec, "k", None, EVIDENCE_OF_ALL_KINDS, parameters)
+    assert confidence.value == 0.5 * 0.75 + 0.03

@@ -93,6 +93,42 @@ def test_answer_tokens_are_those_whose_bytes_overlap(text: str) -> None:
     assert answer_tokens(BYTE_LEVEL, ids, text) == expected_range(ids, text, span.start, span.stop)
 
 
+@pytest.mark.parametrize(
+    ("text", "protocol", "inside"),
+    [
+        ('Sure 😀: {"final_answer": "42", "confidence": 0.9} 🎈', "verbalized", "42"),
+        ('{"final_answer": 0.50, "confidence": 1}', "verbalized", "0.50"),
+        (r'{"final_answer": "\\frac{1}{2}", "confidence": 1}', "verbalized", r"\\frac{1}{2}"),
+        ("{'final_answer': '三十六😀', 'confidence': 1,}", "verbalized", "三十六😀"),
+        (
+            '[{"candidate": "1", "confidence": 0.2}, {"candidate": "23", "confidence": 0.6}]',
+            "verbalized_top2",
+            "23",
+        ),
+        (
+            '[{"candidate": "7", "confidence": 0.2}, '
+            '{"candidate": "None of the above", "confidence": 0.6}]',
+            "verbalized_distribution",
+            "7",
+        ),
+        ('so \\boxed{86} {"final_answer": "", "confidence": 0.9}', "verbalized", "86"),
+    ],
+)
+def test_answer_tokens_in_json(text: str, protocol: str, inside: str) -> None:
+    ids = encode(text)
+    start = text.index(inside)
+    expected = expected_range(ids, text, start, start + len(inside))
+    assert answer_tokens(BYTE_LEVEL, ids, text, protocol) == expected
+
+
+def test_a_normalised_text_is_read_under_its_protocol() -> None:
+    spelled = 'cafe: {"final_answer": "42", "confidence": 0.9} \\boxed{7}'
+    ids = encode(spelled)
+    found = answer_tokens(BYTE_LEVEL, ids, spelled.replace("cafe", "café"), "verbalized")
+    assert found == answer_tokens(BYTE_LEVEL, ids, spelled, "verbalized")
+    assert found != answer_tokens(BYTE_LEVEL, ids, spelled)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.text(CHARACTERS, max_size=25),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import check, demo, listing, runs
+from divtok.cli import check, demo, evidence, listing, runs
 
 app = typer.Typer(
     name="divtok",
@@ -20,10 +20,12 @@ app.command("run")(runs.run)
 app.command("generate")(runs.generate)
 app.command("grade")(runs.grade)
 app.command("trace")(runs.trace)
+app.command("gather")(evidence.gather)
 app.command("score")(runs.score)
 app.command("evaluate")(runs.evaluate)
 app.command("report")(runs.report)
 app.command("fit")(runs.fit)
+app.command("fit-projection")(evidence.fit_projection)
 app.command("ls")(listing.ls)
 app.command("check")(check.check)
 

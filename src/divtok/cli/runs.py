@@ -212,13 +212,15 @@ def fit(
 
 def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """problems -> confidences, under the run's lock."""
-    from divtok.pipeline import stages
+    from divtok.pipeline import evidence, stages
+    from divtok.pipeline.choices import check_choices
 
-    stages.check_choices(config)
+    check_choices(config)
     with store.lock():
         stages.generate(store, config)
         stages.grade(store, config, retry_failed=retry_failed)
         stages.trace(store, config, retry_failed=retry_failed)
+        evidence.gather(store, config)
         stages.score(store, config)
 
 

@@ -11,7 +11,7 @@ import math
 import re
 
 from divtok.errors import UsageError
-from divtok.grade.extract import BOX_COMMAND, extract_answer
+from divtok.grade.boxed import BOX_COMMAND, find_boxed
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.limits import too_complex, too_long
 from divtok.grade.normalize import fold_words, normalize, plain_words, squeeze
@@ -86,9 +86,9 @@ def _unboxed(text: str) -> str:
     """The boxed part, where a text has exactly one box; several boxes may be a list of values."""
     if len(BOX_COMMAND.findall(text)) != 1:
         return text
-    content = extract_answer(text)
+    box = find_boxed(text)
     # A box is in math mode already: a dollar sign inside it only leaves and re-enters that mode.
-    return text if content is None else _DOLLAR.sub(" ", content)
+    return text if box is None else _DOLLAR.sub(" ", box.content)
 
 
 def _same_choice(gold: str, answer: str) -> bool | None:

@@ -1,77 +1,40 @@
-r"""Find the final answer of a response: the content of its last balanced, non-blank `\boxed{...}`.
+r"""Find the final answer of a response, where its protocol asks for it.
 
-It knows the `\boxed` convention and nothing else: not what the answer means, nor whether it is
-right. Everything is one pass over the text, so hostile input costs no more than honest input.
+"cot" asks for `\boxed{...}`. The protocols with a stated confidence ask for JSON; where that gives
+no answer the last box counts, since the answer can be graded even though no confidence is stated
+in it. Not known here: what an answer means, nor whether it is right.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from divtok.errors import UsageError, did_you_mean
+from divtok.grade.boxed import AnswerSpan, find_boxed
+from divtok.grade.stated import read_stated
 
-# Several backslashes are accepted because escaped copies of LaTeX ("\\boxed") are common in dumps.
-# The look-behind and the possessive `++` keep a long run of backslashes from being read repeatedly.
-BOX_COMMAND = re.compile(r"(?<!\\)\\++(?:boxed|fbox)(?![a-zA-Z])")
-# An escaped brace is a printed brace, not a group, so it must not count towards the balance.
-_TOKEN = re.compile(
-    rf"(?P<box>{BOX_COMMAND.pattern})(?:\s{{0,8}}(?P<open>\{{))?|\\.|(?P<brace>[{{}}])",
-    re.DOTALL,
-)
-# `\boxed 42`: without braces only a number is believed, since prose also says "in \boxed form".
-_BRACELESS = re.compile(r"\s{0,8}(?P<content>[-+]?\.?\d(?:[^\s$]*[^\s$.,;:!?*\\)])?)")
+# What a response without an answer lacks, for each protocol.
+NO_ANSWER_FOUND = {
+    "cot": r"no \boxed{} found",
+    "verbalized": r"no JSON final_answer and no \boxed{} found",
+    "verbalized_top2": r"no likeliest JSON candidate and no \boxed{} found",
+    "verbalized_distribution": r"no likeliest JSON candidate and no \boxed{} found",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerSpan:
-    """Where the answer stands: `text[start:stop] == content`, without surrounding blanks."""
-
-    start: int
-    stop: int
-    content: str
+def find_answer(text: str, protocol: str = "cot") -> AnswerSpan | None:
+    """The final answer and where it stands in the response, None where there is none."""
+    check_protocol(protocol)
+    stated = None if protocol == "cot" else read_stated(text, protocol).answer
+    return stated or find_boxed(text)
 
 
-def find_answer(text: str) -> AnswerSpan | None:
-    r"""The last balanced `\boxed{...}` or `\fbox{...}` that is not blank, or None.
-
-    Last means opened last, so of nested boxes the innermost counts. A blank box is a mention of
-    the format ("the answer goes in \boxed{}"), not an answer.
-    """
-    best: AnswerSpan | None = None
-    open_braces: list[int | None] = []  # content start for a box, None for any other group
-    for token in _TOKEN.finditer(text):
-        found: AnswerSpan | None = None
-        if token["open"]:
-            open_braces.append(token.end())
-        elif token["box"]:
-            found = _braceless(text, token.end())
-        elif token["brace"] == "{":
-            open_braces.append(None)
-        elif token["brace"] == "}" and open_braces:
-            start = open_braces.pop()
-            # A box that opened before the best one can only be its wrapper: slicing it as well
-            # would make deep nesting quadratic.
-            if start is not None and (best is None or start > best.start):
-                found = _stripped(text, start, token.start())
-        if found is not None:
-            best = found
-    return best
-
-
-def extract_answer(text: str) -> str | None:
+def extract_answer(text: str, protocol: str = "cot") -> str | None:
     """The final answer as written in the response, or None where there is none."""
-    span = find_answer(text)
+    span = find_answer(text, protocol)
     return None if span is None else span.content
 
 
-def _braceless(text: str, start: int) -> AnswerSpan | None:
-    match = _BRACELESS.match(text, start)
-    return None if match is None else AnswerSpan(*match.span("content"), match["content"])
-
-
-def _stripped(text: str, start: int, stop: int) -> AnswerSpan | None:
-    content = text[start:stop]
-    if not content.strip():
-        return None
-    start += len(content) - len(content.lstrip())
-    content = content.strip()
-    return AnswerSpan(start, start + len(content), content)
+def check_protocol(protocol: str) -> None:
+    if protocol not in NO_ANSWER_FOUND:
+        raise UsageError(
+            f"Unknown protocol '{protocol}'.", next_step=did_you_mean(protocol, NO_ANSWER_FOUND)
+        )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from divtok.grade.equivalence import GOLD_MISSING, clean_gold, decide
-from divtok.grade.extract import extract_answer
+from divtok.grade.extract import NO_ANSWER_FOUND, extract_answer
 from divtok.grade.judgement import Judgement, undetermined
 from divtok.grade.limits import (
     DEFAULT_TIME_LIMIT,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # what starts processes is slow to import, and most answers d
 
     from divtok.grade.workers import WorkerPool
 
-NO_BOX = r"no \boxed{} found"
 NO_ANSWER = "no answer given"
 # Pairs read ahead per worker: enough to keep all busy while one of them runs to its time limit.
 READ_AHEAD = 64
@@ -79,8 +78,9 @@ def _grades(
     waiting: deque[tuple[str, str | None, Judgement | Future[Judgement]]] = deque()
     with WorkerPool(workers=workers) as pool:
         for trajectory, gold in pairs:
-            answer = extract_answer(trajectory.text)
-            judgement = _start(gold, answer, NO_BOX, lambda: pool, time_limit)
+            answer = extract_answer(trajectory.text, trajectory.protocol)
+            missing = NO_ANSWER_FOUND[trajectory.protocol]
+            judgement = _start(gold, answer, missing, lambda: pool, time_limit)
             waiting.append((trajectory.key, answer, judgement))
             while waiting and (_is_done(waiting[0][2]) or len(waiting) > READ_AHEAD * workers):
                 yield _grade(*waiting.popleft())

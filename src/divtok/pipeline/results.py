@@ -220,6 +220,7 @@ def _column(name: str, by_key: dict[str, Confidence], rows: list[Trajectory]) ->
     return ScoreColumn(
         estimator=name,
         values=[None if c is None else c.value for c in found],
-        params=next(iter(by_key.values())).params,
+        # Learned parameters differ from group to group.
+        params=next((c.params for c in found if c is not None), {}),
         ranking_only=ESTIMATORS.get(name).ranking_only,
     )

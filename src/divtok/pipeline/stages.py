@@ -7,40 +7,42 @@ rows of an uninterrupted one. Confidences are cheap and are made anew each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import islice
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
-from divtok.config import GenerateSection, RunConfig, TraceSection, resolve, to_yaml
-from divtok.errors import ConfigError, DataError, NothingScoredError, did_you_mean
+from divtok.config import RunConfig, TraceSection, resolve, to_yaml
+from divtok.errors import NothingScoredError
 from divtok.families import Generator
 from divtok.generate.engine import Job, generate_batch
 from divtok.grade import grade_trajectories
-from divtok.models import (
-    load_model,
-    load_tokenizer,
-    model_digest,
-    pick_place,
-    resolve_dtype,
+from divtok.models import load_model, pick_place
+from divtok.pipeline.choices import chosen_estimators, needed_evidence
+from divtok.pipeline.common import (
+    as_read_by,
+    check_section,
+    chunks,
+    digest_of,
+    dtype_of,
+    packs_of,
+    stored_questions,
+    stored_trajectories,
 )
+from divtok.pipeline.evidence import collect
 from divtok.problems.benchmarks import load_benchmark, problems_digest
-from divtok.problems.encode import prompt_ids, response_ids
 from divtok.progress import say, track
-from divtok.records import Problem, Trace, Trajectory, Verdict
-from divtok.score import ESTIMATORS, Estimator, bind_parameters, score_trace
-from divtok.store.run import Run, check_or_write_manifest
-from divtok.store.table import Table
-from divtok.trace.packs import plan_packs
+from divtok.records import Confidence, Problem, Scalar, Trace, Trajectory, Verdict
+from divtok.score import Estimator, bind_parameters, score_evidence
+from divtok.store.run import Run
+from divtok.store.schema import Key
+from divtok.trace.extras import Extras, ProjectedHead, Read
+from divtok.trace.models import find_head
 from divtok.trace.pair import load_pair
-
-T = TypeVar("T")
+from divtok.trace.projection import Projection
 
 GRADES_PER_SHARD = 256
 COMPILE_FROM_TOKENS = 2_000_000
-# Tables and figures compare with these, so they are scored whatever else is asked for.
-ALWAYS_SCORED = ("count", "length")
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
@@ -58,8 +60,8 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
         digests[name] = problems_digest(loaded)
         problems += loaded
     identity = _generation_identity(config)
-    _check_section(run, run.trajectories, "problems", {"benchmarks": digests})
-    _check_section(run, run.trajectories, "generate", identity)
+    check_section(run, run.trajectories, "problems", {"benchmarks": digests})
+    check_section(run, run.trajectories, "generate", identity)
     if not run.trajectories.keys() or not run.problems.keys():
         run.problems.replace(problems)
     run.write_config(to_yaml(resolve(config)))
@@ -82,7 +84,7 @@ def generate(run: Run, config: RunConfig) -> None:
     present = run.trajectories.keys()
     for generator in config.generator_presets():
         jobs = plan_jobs(config, generator, problems)
-        batches = list(_chunks(jobs, config.generate.batch_size))
+        batches = list(chunks(jobs, config.generate.batch_size))
         missing = [b for b in batches if any((job.key,) not in present for job in b)]
         done = len(jobs) - sum(len(b) for b in missing)
         with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
@@ -104,7 +106,7 @@ def generate(run: Run, config: RunConfig) -> None:
 def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> grades"""
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
-    trajectories = _trajectories(run)
+    trajectories = stored_trajectories(run)
     present = run.grades.keys()
     if retry_failed:
         present -= {(g.key,) for g in run.grades.read() if g.verdict == Verdict.UNDETERMINED}
@@ -115,34 +117,30 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         grades = grade_trajectories(
             pairs, workers=config.grade.workers, time_limit=config.grade.time_limit
         )
-        for shard in _chunks(grades, GRADES_PER_SHARD):
+        for shard in chunks(grades, GRADES_PER_SHARD):
             run.grades.append(shard)
             advance(len(shard))
 
 
 def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
-    """trajectories -> traces"""
-    trajectories = _trajectories(run)
-    questions = {(p.benchmark, p.id): p.question for p in run.problems.read()}
-    _check_section(run, run.traces, "trace", _trace_identity(config))
-    present = run.traces.keys()
-    if retry_failed:
-        present -= {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
+    """trajectories -> traces, and the chains and projected readings that come with them"""
+    trajectories = stored_trajectories(run)
+    questions = stored_questions(run)
+    needed = needed_evidence(config)
+    check_section(run, run.traces, "trace", _trace_identity(config))
+    if "projected" in needed:
+        check_section(run, run.readings, "projected", _projection_identity(config))
+    present = _Present.of(run, retry_failed=retry_failed)
     section = config.trace
     for generator in config.generator_presets():
         p, q = config.pair_for(generator)
         rows = [t for t in trajectories if t.generator == generator.model]
         if p != generator.model:
-            rows = _as_read_by(p, rows, questions, config)
-        plan = plan_packs(
-            [t.prompt_ids for t in rows],
-            [len(t.prompt_ids) for t in rows],
-            [len(t.token_ids) for t in rows],
-            max_tokens=section.max_batch_tokens,
-            max_rows=section.max_batch_rows,
-        )
-        batches = [[rows[index] for index in batch] for batch in plan]
-        missing = [b for b in batches if any((t.key, p, q) not in present for t in b)]
+            rows = as_read_by(p, rows, questions, config)
+        base = config.base_for(generator) if "projected" in needed else None
+        wanted = _Wanted(p, q, chain="chain" in needed, base=base)
+        batches = packs_of(rows, section)
+        missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
         done = len(rows) - sum(len(b) for b in missing)
         with track(f"trace {generator.model} with {q}", total=len(rows), done=done) as advance:
             if not missing:
@@ -158,29 +156,34 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
                 device_map=section.device_map,
                 compile_trunks=_worth_compiling(section, missing),
             )
+            extras = Extras(wanted.chain, _projected_head(config, generator, base))
             budget = section.budget()
             for batch in missing:
-                made = pair.trace_batch(batch, budget=budget)
-                marked = [
-                    replace(trace, retokenized=trajectory.retokenized)
-                    for trace, trajectory in zip(made, batch, strict=True)
-                ]
-                run.traces.append([t for t in marked if (t.key, t.p, t.q) not in present])
+                reads = pair.read_batch(batch, budget=budget, extras=extras)
+                _keep(run, reads, batch, present)
                 advance(len(batch))
 
 
 def score(run: Run, config: RunConfig) -> None:
-    """traces -> confidences"""
+    """traces and evidence -> confidences"""
     chosen = chosen_estimators(config)
-    given = config.estimator_parameters()
-    bound = [(spec, bind_parameters(spec, given)) for spec in chosen]
-    pairs = {config.pair_for(generator) for generator in config.generator_presets()}
-    confidences = [
-        score_trace(spec, trace, parameters)
-        for trace in run.traces.read()
-        if (trace.p, trace.q) in pairs
-        for spec, parameters in bound
-    ]
+    generators = {generator.model: generator for generator in config.generator_presets()}
+    pairs = {config.pair_for(generator) for generator in generators.values()}
+    traces = {t.key: t for t in run.traces.read() if (t.p, t.q) in pairs}
+    trajectories = [t for t in stored_trajectories(run) if t.generator in generators]
+    evidence = collect(run, config, trajectories)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for t in trajectories:
+        groups.setdefault((t.benchmark, t.generator), []).append(t.key)
+    confidences: list[Confidence] = []
+    for keys in groups.values():
+        readable = [traces[k] for k in keys if k in traces and traces[k].status == "ok"]
+        bound = [(spec, _parameters(spec, config, readable)) for spec in chosen]
+        confidences += [
+            score_evidence(spec, key, traces.get(key), evidence[key], parameters)
+            for key in keys
+            for spec, parameters in bound
+        ]
     if not any(confidence.value is not None for confidence in confidences):
         raise NothingScoredError(
             f"Not one trajectory of {run.path} could be scored.",
@@ -194,33 +197,87 @@ def score(run: Run, config: RunConfig) -> None:
     )
 
 
-def chosen_estimators(config: RunConfig) -> list[Estimator]:
-    """The estimators to score; an unknown name is refused."""
-    names = config.score.estimators or ESTIMATORS.names()
-    extra = [name for name in ALWAYS_SCORED if name not in names]
-    return [ESTIMATORS.get(name) for name in (*names, *extra)]
-
-
-def check_choices(config: RunConfig) -> None:
-    """Refuse what can be known to be wrong before any long work starts."""
-    chosen_estimators(config)
-    _trace_identity(config)
-    names = config.benchmark_names()
-    for name in config.benchmark_files:
-        if name not in names:
-            raise ConfigError(
-                f"benchmark_files names '{name}', which is not among the benchmarks.",
-                next_step=did_you_mean(name, names),
-            )
-    generators = [generator.model for generator in config.generator_presets()]
-    for key, values in (("benchmarks", names), ("generators", generators)):
-        if len(set(values)) < len(values):
-            raise ConfigError(f"The same name stands twice in {key}: {', '.join(values)}.")
-
-
 def failed_rows(run: Run) -> list[Trace]:
     """Traces that hold no numbers, each with its reason."""
     return [trace for trace in run.traces.read() if trace.status != "ok"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a pass over a generator's trajectories is to leave in the tables."""
+
+    p: str
+    q: str
+    chain: bool
+    base: str | None  # whose output layer reads the projected states
+
+
+@dataclass(slots=True)
+class _Present:
+    """The rows that are there and need not be made again."""
+
+    traces: set[Key]
+    chains: set[Key]
+    readings: set[Key]
+
+    @classmethod
+    def of(cls, run: Run, *, retry_failed: bool) -> _Present:
+        found = cls(run.traces.keys(), run.chains.keys(), run.readings.keys())
+        if retry_failed:
+            again = {t.key for t in run.traces.read() if t.status != "ok"}
+            for keys in (found.traces, found.chains, found.readings):
+                keys -= {key for key in keys if key[0] in again}
+        return found
+
+    def lacks(self, key: str, wanted: _Wanted) -> bool:
+        return (
+            (key, wanted.p, wanted.q) not in self.traces
+            or (wanted.chain and (key, wanted.p) not in self.chains)
+            or (wanted.base is not None and (key, wanted.base, "projected") not in self.readings)
+        )
+
+
+def _keep(run: Run, reads: Sequence[Read], batch: Sequence[Trajectory], present: _Present) -> None:
+    """Store what is new; what comes with a trace first, so that a trace means all of it."""
+    chains = [r.chain for r in reads if r.chain is not None]
+    projected = [r.projected for r in reads if r.projected is not None]
+    traces = [
+        replace(read.trace, retokenized=trajectory.retokenized)
+        for read, trajectory in zip(reads, batch, strict=True)
+    ]
+    run.chains.append([c for c in chains if (c.key, c.model) not in present.chains])
+    run.readings.append([r for r in projected if (r.key, r.model, r.kind) not in present.readings])
+    run.traces.append([t for t in traces if (t.key, t.p, t.q) not in present.traces])
+
+
+def _projected_head(
+    config: RunConfig, generator: Generator, base: str | None
+) -> ProjectedHead | None:
+    if base is None:
+        return None
+    section = config.trace
+    projection = Projection.load(config.projections[generator.model])
+    # Only the output layer is kept of the base model.
+    head = find_head(
+        load_model(
+            base,
+            revision=config.revisions.get(base),
+            dtype=section.dtype,
+            device=section.device,
+            device_map=section.device_map,
+        )
+    )
+    return ProjectedHead(projection.to(head.weight.device), head)
+
+
+def _parameters(spec: Estimator, config: RunConfig, traces: Sequence[Trace]) -> dict[str, Scalar]:
+    """The estimator's parameters, learned from these traces where it learns any."""
+    given = config.estimator_parameters()
+    if spec.fit is None:
+        return bind_parameters(spec, given)
+    if not traces:
+        return {}  # nothing to learn from, and nothing to score
+    return bind_parameters(spec, {**given, **spec.fit(traces)})
 
 
 def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajectory]]) -> bool:
@@ -232,75 +289,19 @@ def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajector
     return place.type == "cuda" and tokens >= COMPILE_FROM_TOKENS
 
 
-def _trajectories(run: Run) -> list[Trajectory]:
-    trajectories = run.trajectories.read()
-    if not trajectories:
-        raise DataError(
-            f"The run {run.path} has no trajectories yet.",
-            next_step="Generate some first: divtok run",
-        )
-    return trajectories
-
-
-def _as_read_by(
-    reader: str,
-    rows: Sequence[Trajectory],
-    questions: Mapping[tuple[str, str], str],
-    config: RunConfig,
-) -> list[Trajectory]:
-    """Trajectories of another generator in the reader's own tokens and prompt template.
-
-    Ids mean the same only under the same tokenizer; otherwise the text is what they share.
-    """
-    tokenizer = load_tokenizer(reader, revision=config.revisions.get(reader))
-    vocabulary = tokenizer.get_vocab()
-    same: dict[str, bool] = {}
-    read: list[Trajectory] = []
-    for row in rows:
-        if row.generator not in same:
-            own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
-            same[row.generator] = own.get_vocab() == vocabulary
-        if same[row.generator]:
-            read.append(row)
-            continue
-        question = questions[row.benchmark, row.problem_id]
-        read.append(
-            replace(
-                row,
-                prompt_ids=prompt_ids(tokenizer, question, protocol=row.protocol),
-                token_ids=response_ids(tokenizer, row.text),
-                retokenized=True,
-            )
-        )
-    return read
-
-
-def _check_section(
-    run: Run, table: Table[Any], section: str, identity: Mapping[str, object]
-) -> None:
-    """Refuse to mix the table's rows with others; an attempt that left none binds nobody."""
-    stored = run.manifest()
-    if stored is not None and section in stored and not table.keys():
-        run.write_manifest({name: stored[name] for name in stored if name != section})
-    check_or_write_manifest(run, identity, section=section)
-
-
 def _generation_identity(config: RunConfig) -> dict[str, object]:
     """What trajectories depend on: a resume with anything of it changed is refused."""
     generators = config.generator_presets()
     return {
         "seed": config.seed,
         "protocol": config.protocol,
-        "dtype": {g.model: _dtype(config, config.generate, g.model) for g in generators},
+        "dtype": {g.model: dtype_of(config, config.generate, g.model) for g in generators},
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
             for g in generators
         },
-        "models": {
-            g.model: model_digest(g.model, revision=config.revisions.get(g.model))
-            for g in generators
-        },
+        "models": {g.model: digest_of(config, g.model) for g in generators},
     }
 
 
@@ -309,35 +310,23 @@ def _trace_identity(config: RunConfig) -> dict[str, object]:
     return {
         "dtype": _trace_dtypes(config),
         "pairs": {g.model: list(config.pair_for(g)) for g in config.generator_presets()},
-        "models": {ref: model_digest(ref, revision=config.revisions.get(ref)) for ref in models},
+        "models": {ref: digest_of(config, ref) for ref in models},
+    }
+
+
+def _projection_identity(config: RunConfig) -> dict[str, object]:
+    files = {name: Path(file).read_bytes() for name, file in config.projections.items()}
+    bases = {g.model: config.base_for(g) for g in config.generator_presets()}
+    return {
+        "files": {name: hashlib.sha256(data).hexdigest()[:16] for name, data in files.items()},
+        "bases": bases,
+        "models": {base: digest_of(config, base) for base in bases.values() if base},
     }
 
 
 def _trace_dtypes(config: RunConfig) -> dict[str, str]:
     """What each model of the pairs really runs in, so that rows of a GPU and a CPU do not mix."""
     pairs = [config.pair_for(generator) for generator in config.generator_presets()]
-    found = {p: _dtype(config, config.trace, p) for p, _ in pairs}
+    found = {p: dtype_of(config, config.trace, p) for p, _ in pairs}
     elsewhere = config.trace.q_device
-    return found | {q: _dtype(config, config.trace, q, device=elsewhere) for _, q in pairs}
-
-
-def _dtype(
-    config: RunConfig,
-    section: GenerateSection | TraceSection,
-    ref: str,
-    *,
-    device: str | None = None,
-) -> str:
-    return resolve_dtype(
-        ref,
-        section.dtype,
-        device=device or section.device,
-        device_map=section.device_map,
-        revision=config.revisions.get(ref),
-    )
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+    return found | {q: dtype_of(config, config.trace, q, device=elsewhere) for _, q in pairs}

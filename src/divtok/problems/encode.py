@@ -1,4 +1,4 @@
-"""Questions and responses as token ids, through a tokenizer's own chat template.
+"""Questions, responses and further questions as token ids, through a tokenizer's own chat template.
 
 Works on a tokenizer alone, so that generating, scoring one answer and serving all ask in the same
 way. Thinking is off; text of a user can never smuggle in a control token.
@@ -7,23 +7,105 @@ way. Thinking is off; text of a user can never smuggle in a control token.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
 from divtok.errors import ModelError
-from divtok.problems.prompts import Message, fold_system_into_user, messages_for
+from divtok.problems.prompts import (
+    CONFIDENCE_QUESTION,
+    Message,
+    fold_system_into_user,
+    messages_for,
+)
 
-_MARKER = "\ue000\ue001\ue000"  # characters for private use, which no template and no prompt has
+# Stand-ins for texts: characters for private use, which no template and no prompt has.
+_MARKER = "\ue000\ue001\ue000"
+_QUESTION = "\ue000\ue002\ue000"
+_RESPONSE = "\ue000\ue003\ue000"
 
 
 def prompt_ids(tokenizer: Any, question: str, *, protocol: str = "cot") -> tuple[int, ...]:
     """Token ids of the whole prompt, up to where the response begins."""
+
+    def render(text: str) -> str:
+        return _render(tokenizer, messages_for(text, protocol=protocol))
+
+    return tuple(_ids_around(tokenizer, render, question))
+
+
+def response_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Token ids of a response that came as text: nothing added, special tokens as plain text."""
+    return tuple(_encode(tokenizer, text, split_special_tokens=True))
+
+
+def follow_up_ids(
+    tokenizer: Any,
+    question: str,
+    *,
+    prompt: Sequence[int],
+    response: Sequence[int],
+    end_ids: Collection[int],
+    protocol: str = "cot",
+    follow_up: str = CONFIDENCE_QUESTION,
+) -> tuple[int, ...]:
+    """Token ids of the whole conversation with a further question, up to where its reply begins.
+
+    The ids that asked `question` and those of the response are kept as they are, but for the
+    response's closing end tokens; only what the template puts behind a response is encoded. A
+    template that writes earlier turns differently, as Qwen3's does without an empty think block,
+    therefore changes nothing of what the model has read and written.
+    """
+    _check_prompt(tokenizer, question, prompt, protocol)
+    stop = len(response)
+    while stop and response[stop - 1] in end_ids:
+        stop -= 1
+
+    def render(text: str) -> str:
+        return _further_turn(tokenizer, text, protocol)
+
+    return (*prompt, *response[:stop], *_ids_around(tokenizer, render, follow_up))
+
+
+def _check_prompt(tokenizer: Any, question: str, prompt: Sequence[int], protocol: str) -> None:
+    """Refuse ids that do not ask the question.
+
+    What stands in front of it may differ: some templates put the current date there.
+    """
+    own = prompt_ids(tokenizer, question, protocol=protocol)
+    before, *_ = _render(tokenizer, messages_for(_MARKER, protocol=protocol)).split(_MARKER)
+    asked = own[len(_encode(tokenizer, before)) :]
+    if tuple(prompt[len(prompt) - len(asked) :]) != asked:
+        raise ModelError(
+            f"The prompt ids are not what '{tokenizer.name_or_path}' makes of the question "
+            f"'{question[:60]}'.",
+            next_step="Use the tokenizer, the question and the protocol they were made with.",
+        )
+
+
+def _further_turn(tokenizer: Any, text: str, protocol: str) -> str:
+    """What the template puts behind a response: its end, the new turn, and a reply's beginning."""
+    # Folded, since some templates move a system prompt into the last turn, as Mistral's do.
+    first = fold_system_into_user(messages_for(_QUESTION, protocol=protocol))
+    further = [{"role": "assistant", "content": _RESPONSE}, {"role": "user", "content": text}]
+    _, found, after = _render(tokenizer, [*first, *further]).partition(_RESPONSE)
+    if not found or _RESPONSE in after or _QUESTION in after:
+        raise ModelError(
+            f"The chat template of '{tokenizer.name_or_path}' leaves out, repeats or rewrites "
+            "earlier turns, so that nothing can be asked after a response.",
+            next_step="Use a tokenizer whose template passes earlier messages on unchanged, or "
+            "leave out the estimators that ask a further question.",
+        )
+    return after
+
+
+def _ids_around(tokenizer: Any, render: Callable[[str], str], text: str) -> list[int]:
+    """Token ids of `render(text)`, in which every control token comes from the template."""
     controls = _control_tokens(tokenizer)
-    if not any(control in question for control in controls):
-        rendered = _render(tokenizer, messages_for(question, protocol=protocol))
-        return tuple(_encode(tokenizer, rendered))
-    # The question spells a control token. Encode it apart, as plain text.
-    around = _render(tokenizer, messages_for(_MARKER, protocol=protocol)).split(_MARKER)
+    if not any(control in text for control in controls):
+        return _encode(tokenizer, render(text))
+    # The text spells a control token. Encode it apart, as plain text.
+    around = render(_MARKER).split(_MARKER)
     if len(around) == 1:
         raise ModelError(
             f"The chat template of '{tokenizer.name_or_path}' leaves out or rewrites the question.",
@@ -31,13 +113,8 @@ def prompt_ids(tokenizer: Any, question: str, *, protocol: str = "cot") -> tuple
         )
     ids = _encode(tokenizer, around[0])
     for after in around[1:]:
-        ids += _plain_ids(tokenizer, question, controls) + _encode(tokenizer, after)
-    return tuple(ids)
-
-
-def response_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """Token ids of a response that came as text: nothing added, special tokens as plain text."""
-    return tuple(_encode(tokenizer, text, split_special_tokens=True))
+        ids += _plain_ids(tokenizer, text, controls) + _encode(tokenizer, after)
+    return ids
 
 
 def _render(tokenizer: Any, messages: list[Message]) -> str:

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-# Order matters: the baselines first, then the counts, then what is built on the count.
+# Order matters: the baselines as in the paper's tables, then the counts, then what is built on the
+# count, and the supervised reference last.
 DEFAULT_LABELS: Mapping[str, str] = MappingProxyType(
     {
         "nsl": "NSL",
         "mean_prob": "Mean prob.",
         "entropy": "Entropy",
+        "relevance": "Relevance",
+        "basecal": "BaseCal",
+        "basecal_proj": "BaseCal proj.",
+        "uqac_attn": "UQAC attn",
+        "uqac_sim": "UQAC sim",
+        "uqac_mean": "UQAC mean",
+        "uqac_global": "UQAC global",
+        "verbalized": "Verb.",
+        "verbalized_dtc": "Verb. DTC",
         "length": "Length",
         "ratio": "Ratio",
         "count": "Count",
         "dtc_lin": "DTC lin",
         "dtc_prod": "DTC prod",
+        "prm": "PRM",
     }
 )
 # Trained with labels: shown for reference, not ranked with the rest.

@@ -6,12 +6,13 @@ import numpy as np
 
 from divtok.records import Trace
 from divtok.score.registry import estimator
+from divtok.score.relevance import weighted_likelihood
 
 
 @estimator("nsl", needs=("logprob_p",))
 def nsl(trace: Trace) -> float:
     """Length-normalised sequence likelihood: exp of the mean log-probability."""
-    return float(np.exp(np.mean(trace.logprob_p, dtype=np.float64)))
+    return weighted_likelihood(trace.logprob_p, np.full(len(trace), 1 / len(trace)))
 
 
 @estimator("mean_prob", needs=("logprob_p",))

@@ -1,21 +1,26 @@
 """Estimators by name, their parameters, and the one place where a confidence is checked.
 
-An estimator is a pure function `f(trace, *, parameters) -> float`, registered with a decorator.
-What it needs of a trace is declared, so that a run can refuse it before any model is loaded.
+An estimator is a pure function `f(trace, *evidence, *, parameters) -> float`, registered with a
+decorator. What it needs is declared, so that a run gathers that and nothing else, and can refuse it
+before any model is loaded: it gets the trace unless evidence is all it needs, then each piece of
+evidence it names, in that order.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from divtok.errors import DivtokError, UsageError, did_you_mean
-from divtok.records import PER_TOKEN_FIELDS, Confidence, Scalar, Trace
+from divtok.records import EVIDENCE, PER_TOKEN_FIELDS, Confidence, Evidence, Scalar, Trace
 from divtok.registry import Registry
 
 EstimatorFunction = Callable[..., float]
+# Parameters learned from all traces of one generator on one benchmark, without their grades.
+FitFunction = Callable[[Sequence[Trace]], Mapping[str, Scalar]]
 
 # Legal ranges of the parameters that estimators share: lowest, highest.
 PARAMETER_RANGES: dict[str, tuple[float, float]] = {
@@ -24,6 +29,7 @@ PARAMETER_RANGES: dict[str, tuple[float, float]] = {
     "k": (0, math.inf),
     "a": (0.0, 1.0),
     "b": (0.0, 1.0),
+    "c_global": (0.0, 1.0),
 }
 
 
@@ -38,20 +44,37 @@ class Estimator:
     bounded: bool
     ranking_only: bool
     summary: str
+    fit: FitFunction | None = None
+
+    @property
+    def needs_trace(self) -> bool:
+        """Of an estimator that names no evidence either, a trace is all that is left."""
+        return not self.evidence or any(need in PER_TOKEN_FIELDS for need in self.needs)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The pieces of evidence it is given, in order."""
+        return tuple(need for need in self.needs if need in EVIDENCE)
 
 
 ESTIMATORS: Registry[Estimator] = Registry("estimator", entry_point_group="divtok.estimators")
 
 
 def estimator(
-    name: str, *, needs: tuple[str, ...], bounded: bool = True, ranking_only: bool = False
+    name: str,
+    *,
+    needs: tuple[str, ...],
+    bounded: bool = True,
+    ranking_only: bool = False,
+    fit: FitFunction | None = None,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator. Ranking-only values have an order but no scale."""
-    unknown = [need for need in needs if need not in PER_TOKEN_FIELDS]
+    known = (*PER_TOKEN_FIELDS, *EVIDENCE)
+    unknown = [need for need in needs if need not in known]
     if unknown:
         raise UsageError(
             f"The estimator '{name}' needs '{unknown[0]}', which no trace has.",
-            next_step=did_you_mean(unknown[0], PER_TOKEN_FIELDS),
+            next_step=did_you_mean(unknown[0], known),
         )
 
     def register(function: EstimatorFunction) -> EstimatorFunction:
@@ -71,6 +94,7 @@ def estimator(
                 bounded and not ranking_only,
                 ranking_only,
                 summary,
+                fit,
             ),
         )
         return function
@@ -113,14 +137,42 @@ def check_parameter(name: str, value: Scalar) -> None:
 
 def score_trace(spec: Estimator, trace: Trace, parameters: Mapping[str, Scalar]) -> Confidence:
     """One confidence for one trace; a trace without numbers gives None and the trace's reason."""
-    if trace.status != "ok":
-        reason = f"{trace.status}: {trace.reason}"
-        return Confidence(trace.key, spec.name, parameters, None, reason)
-    value = float(spec.function(trace, **parameters))
+    return score_evidence(spec, trace.key, trace, Evidence(), parameters)
+
+
+def score_evidence(
+    spec: Estimator,
+    key: str,
+    trace: Trace | None,
+    evidence: Evidence,
+    parameters: Mapping[str, Scalar],
+) -> Confidence:
+    """One confidence for one trajectory; where something it needs is missing, None and why."""
+    given: list[Any] = [trace] if spec.needs_trace else []
+    given += [getattr(evidence, kind) for kind in spec.evidence]
+    missing = _missing(spec, trace, evidence)
+    if missing is not None:
+        return Confidence(key, spec.name, parameters, None, missing)
+    value = float(spec.function(*given, **parameters))
     if not math.isfinite(value) or (spec.bounded and not 0.0 <= value <= 1.0):
         raise DivtokError(
-            f"The estimator '{spec.name}' returned {value} for trajectory {trace.key}, "
+            f"The estimator '{spec.name}' returned {value} for trajectory {key}, "
             "which is not a confidence in [0, 1].",
             next_step="Correct the estimator, or register it with bounded=False.",
         )
-    return Confidence(trace.key, spec.name, parameters, value)
+    return Confidence(key, spec.name, parameters, value)
+
+
+def _missing(spec: Estimator, trace: Trace | None, evidence: Evidence) -> str | None:
+    """Why the estimator cannot be asked; None where it can."""
+    if spec.needs_trace and trace is None:
+        return "not traced"
+    if spec.needs_trace and trace is not None and trace.status != "ok":
+        return f"{trace.status}: {trace.reason}"
+    for kind in spec.evidence:
+        found = getattr(evidence, kind)
+        if found is None:
+            return f"{kind}: not gathered"
+        if found.reason is not None:
+            return f"{kind}: {found.reason}"
+    return None

@@ -160,8 +160,8 @@ def ids(name: str) -> Column:
     return Column(name, _list_of(pa.int32()), decode=_decode_ids)
 
 
-def per_token(name: str) -> Column:
-    unit = "bits" if name.endswith("_bits") else "nats"
+def floats(name: str, *, unit: str) -> Column:
+    """A row of float32 numbers, such as one for each token."""
     return Column(
         name,
         _list_of(pa.float32()),
@@ -171,6 +171,10 @@ def per_token(name: str) -> Column:
         pack=_pack_floats,
         repetitive=False,
     )
+
+
+def per_token(name: str) -> Column:
+    return floats(name, unit="bits" if name.endswith("_bits") else "nats")
 
 
 def mapping(name: str) -> Column:

@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from divtok.errors import StoreError, UsageError, did_you_mean
-from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory
+from divtok.records import (
+    Chain,
+    Confidence,
+    Evaluation,
+    Grade,
+    Problem,
+    Reading,
+    Relevance,
+    Reply,
+    StepRewards,
+    Trace,
+    Trajectory,
+)
 from divtok.store import atomic, schema
 from divtok.store.lock import WriterLock
 from divtok.store.table import Table
@@ -39,6 +51,11 @@ class Run:
         )
         self.grades: Table[Grade] = Table(path / "grades", schema.GRADES, check)
         self.traces: Table[Trace] = Table(path / "traces", schema.TRACES, check)
+        self.replies: Table[Reply] = Table(path / "replies", schema.REPLIES, check)
+        self.chains: Table[Chain] = Table(path / "chains", schema.CHAINS, check)
+        self.readings: Table[Reading] = Table(path / "readings", schema.READINGS, check)
+        self.rewards: Table[StepRewards] = Table(path / "rewards", schema.REWARDS, check)
+        self.relevance: Table[Relevance] = Table(path / "relevance", schema.RELEVANCE, check)
         self.confidences: Table[Confidence] = Table(path / "confidences", schema.CONFIDENCES, check)
         self.evaluations: Table[Evaluation] = Table(path / "evaluations", schema.EVALUATIONS, check)
 
@@ -83,7 +100,12 @@ class Run:
             self.problems,
             self.trajectories,
             self.grades,
+            self.replies,
             self.traces,
+            self.chains,
+            self.readings,
+            self.rewards,
+            self.relevance,
             self.confidences,
             self.evaluations,
         )

@@ -18,11 +18,17 @@ import pyarrow as pa
 from divtok.errors import StoreError
 from divtok.records import (
     PER_TOKEN_FIELDS,
+    Chain,
     Confidence,
     Evaluation,
     FinishReason,
     Grade,
     Problem,
+    Reading,
+    ReadingKind,
+    Relevance,
+    Reply,
+    StepRewards,
     Trace,
     TraceStatus,
     Trajectory,
@@ -35,6 +41,7 @@ from divtok.store.columns import (
     Column,
     choice,
     flag,
+    floats,
     fraction,
     ids,
     interval,
@@ -203,6 +210,70 @@ TRACES = Layout(
         flag("exact"),
         flag("retokenized"),
         choice("status", get_args(TraceStatus)),
+        text("reason", nullable=True),
+    ),
+)
+
+REPLIES = Layout(
+    "replies",
+    Reply,
+    ("key",),
+    (
+        text("key"),
+        text("model"),
+        ids("token_ids"),
+        text("text"),
+        choice("finish_reason", get_args(FinishReason)),
+        text("reason", nullable=True),
+    ),
+)
+
+CHAINS = Layout(
+    "chains",
+    Chain,
+    ("key", "model"),
+    (
+        text("key"),
+        text("model"),
+        ids("tokens"),
+        ids("similar"),
+        text("reason", nullable=True),
+    ),
+)
+
+READINGS = Layout(
+    "readings",
+    Reading,
+    ("key", "model", "kind"),
+    (
+        text("key"),
+        text("model"),
+        choice("kind", get_args(ReadingKind)),
+        floats("logprob", unit="nats"),
+        text("reason", nullable=True),
+    ),
+)
+
+REWARDS = Layout(
+    "rewards",
+    StepRewards,
+    ("key", "model"),
+    (
+        text("key"),
+        text("model"),
+        floats("rewards", unit="fraction"),
+        text("reason", nullable=True),
+    ),
+)
+
+RELEVANCE = Layout(
+    "relevance",
+    Relevance,
+    ("key", "source"),
+    (
+        text("key"),
+        text("source"),
+        floats("weights", unit="weight"),
         text("reason", nullable=True),
     ),
 )

@@ -10,11 +10,11 @@ import numpy as np
 from divtok.records import Chain, FloatArray, Reading, Trace
 from divtok.trace.kernels.common import Head
 from divtok.trace.packs import Indices
+from divtok.trace.projection import Projection
+from divtok.trace.readings import token_logprobs
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from divtok.trace.projection import Projection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +26,14 @@ class ProjectedHead:
 
     def logprobs(self, states: Tensor, targets: Indices, workspace_bytes: int) -> FloatArray:
         """[N] log-probabilities of the targets, from the generator's hidden states [N, D]."""
-        from divtok.trace.readings import token_logprobs
+        import torch
 
-        mapped = self.projection.apply(states)
-        found = token_logprobs(mapped, self.head, targets, workspace_bytes=workspace_bytes)
+        found = token_logprobs(
+            self.projection.apply(states),
+            self.head,
+            torch.from_numpy(targets),
+            workspace_bytes=workspace_bytes,
+        )
         return found.cpu().numpy()
 
     def reading(self, key: str, logprob: FloatArray) -> Reading:

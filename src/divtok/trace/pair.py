@@ -41,7 +41,7 @@ class Pair:
     theta: float | None = None  # the family's, kept for the caller; tracing knows no threshold
 
     def __post_init__(self) -> None:
-        check_same_tokens(self.p, self.q)
+        check_vocabularies(self.p.name, self.p.tokenizer, self.q.name, self.q.tokenizer)
 
     @property
     def vocab_size(self) -> int:
@@ -61,18 +61,18 @@ class Pair:
         token_ids: Ids,
         key: str = "",
         text: str | None = None,
-        protocol: str = "cot",
         budget: Budget | None = None,
     ) -> Trace:
         """Trace one response given as token ids. `text` is what the ids decode to by default."""
-        row = Row(
-            key,
-            plain_ids(prompt_ids, "prompt_ids"),
-            plain_ids(token_ids, "token_ids"),
-            text,
-            protocol,
-        )
-        return self._read_all([row], budget or Budget(), Extras())[0].trace
+        prompt, tokens = plain_ids(prompt_ids, "prompt_ids"), plain_ids(token_ids, "token_ids")
+        row = Row(key, prompt, tokens, text)
+        return self.read_row(row, budget=budget).trace
+
+    def read_row(
+        self, row: Row, *, budget: Budget | None = None, extras: Extras | None = None
+    ) -> Read:
+        """One response, with what else the same passes give."""
+        return self._read_all([row], budget or Budget(), extras or Extras())[0]
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -270,12 +270,12 @@ def load_pair(
     return Pair(p, q)
 
 
-def check_same_tokens(p: Reader, q: Reader) -> None:
+def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Tokenizer) -> None:
     """Refuse two models that give one id to different tokens.
 
     Only ids that both tokenizers know are compared: one may have more tokens behind the other's.
     """
-    by_id_p, by_id_q = _tokens_by_id(p.tokenizer), _tokens_by_id(q.tokenizer)
+    by_id_p, by_id_q = _tokens_by_id(p_tokenizer), _tokens_by_id(q_tokenizer)
     shared = min(max(by_id_p, default=-1), max(by_id_q, default=-1)) + 1
     different = [i for i in range(shared) if by_id_p.get(i) != by_id_q.get(i)]
     if not different:
@@ -284,7 +284,7 @@ def check_same_tokens(p: Reader, q: Reader) -> None:
         f"id {i} is {by_id_p.get(i)!r} and {by_id_q.get(i)!r}" for i in different[:3]
     )
     raise ModelError(
-        f"'{p.name}' and '{q.name}' do not share their vocabulary: {len(different)} of {shared} "
+        f"'{p}' and '{q}' do not share their vocabulary: {len(different)} of {shared} "
         f"ids stand for different tokens ({examples}).",
         next_step="Use two models of one family.",
     )

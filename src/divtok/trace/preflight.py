@@ -29,7 +29,7 @@ from divtok.trace.feasibility import (
 )
 from divtok.trace.heads import default_workspace
 from divtok.trace.machine import free_memory, matmul_rate, measure_tracing, row_seconds
-from divtok.trace.pair import check_same_tokens, load_pair
+from divtok.trace.pair import check_vocabularies, load_pair
 from divtok.trace.shapes import Outline, read_outline
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _estimate(
 
 def _vocabulary_problem(first: Any, second: Any) -> Problem | None:
     try:
-        check_same_tokens(first, second)
+        check_vocabularies(first.name, first.tokenizer, second.name, second.tokenizer)
     except ModelError as error:
         return Problem(error.what, error.next_step or "")
     return None

@@ -22,9 +22,9 @@ def answer_tokens(
     """The tokens [start, stop) that overlap the content of the final answer, None without one.
 
     `text` is the response as graded; it may lack the special tokens and the outer white space of
-    the decoded ids.
+    the decoded ids. `protocol` says where in it the answer stands: in a box, or in JSON.
     """
-    answer = find_answer(text)
+    answer = find_answer(text, protocol)
     if answer is None:
         return None
     ids = [int(token) for token in token_ids]
@@ -34,7 +34,7 @@ def answer_tokens(
             start, stop = answer.start + offset, answer.stop + offset
             return token_range(tokenizer, ids, start, stop, skip_special=skip_special)
     # Some tokenizers normalise the text they are given; the answer then stands elsewhere.
-    answer = find_answer(_decode(tokenizer, ids, True))
+    answer = find_answer(_decode(tokenizer, ids, True), protocol)
     if answer is None:
         raise DataError(
             "The text of a response has a final answer, but its token ids decode to none.",

@@ -1,0 +1,120 @@
+"""Decoding with transformers: left-padded prompts in, sampled tokens out, each row by its key.
+
+`transformers.generate` does the work (caches, attention, stopping); what is ours is the keyed
+sampler. Knows nothing of what the prompts ask, nor what becomes of the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from divtok.errors import ModelError
+from divtok.generate.sampler import KeyedSampler
+from divtok.models import LoadedModel
+from divtok.records import FinishReason, Sampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One prompt to continue: `key` seeds its draws, `limit` is the most tokens it may get."""
+
+    key: str
+    prompt: tuple[int, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The sampled tokens, a closing end token among them, and their text without it."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+
+
+def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[Written]:
+    """What the model writes behind each prompt, in order.
+
+    It ends at the first end token or at the prompt's own limit; `sampling.max_length` plays no
+    part here.
+    """
+    raw = _continue(loaded, asks, sampling)
+    return [_cut(row[: ask.limit], loaded) for ask, row in zip(asks, raw, strict=True)]
+
+
+def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
+    """Raw continuations, end and padding tokens still in place."""
+    import torch
+    from transformers import GenerationConfig, LogitsProcessorList
+
+    end_ids = sorted(loaded.end_ids)
+    if not end_ids:
+        raise ModelError(
+            f"The model '{loaded.name}' names no end token, so no response would ever end.",
+            next_step="Set eos_token_id in its generation_config.json.",
+        )
+    ids, mask = _left_padded([ask.prompt for ask in asks], pad_id=end_ids[0])
+    longest = ids.shape[1]
+    sampler = KeyedSampler(
+        [ask.key for ask in asks], sampling, longest, vocab_size=loaded.tokenizer_width
+    )
+    with torch.inference_mode(), _preset_aside(loaded.model):
+        output: Any = loaded.model.generate(
+            input_ids=ids.to(loaded.device),
+            attention_mask=mask.to(loaded.device),
+            generation_config=GenerationConfig(
+                do_sample=False,
+                max_new_tokens=max(ask.limit for ask in asks),
+                eos_token_id=end_ids,
+                pad_token_id=end_ids[0],
+            ),
+            logits_processor=LogitsProcessorList([sampler]),
+        )
+    return output[:, longest:].tolist()
+
+
+def _left_padded(prompts: Sequence[tuple[int, ...]], *, pad_id: int) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask, both [B, L], L the longest prompt."""
+    import torch
+
+    longest = max(len(prompt) for prompt in prompts)
+    ids = torch.full((len(prompts), longest), pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[row, longest - len(prompt) :] = 1
+    return ids, mask
+
+
+@contextmanager
+def _preset_aside(model: Any) -> Generator[None]:
+    """Without the checkpoint's own generation preset.
+
+    transformers fills what a generation config leaves open from that preset, so that Qwen2.5's
+    repetition penalty, say, would change the logits before they reach the sampler.
+    """
+    from transformers import GenerationConfig
+
+    preset = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = preset
+
+
+def _cut(raw: list[int], loaded: LoadedModel) -> Written:
+    """Up to the first end token, if there is one."""
+    end_ids = loaded.end_ids
+    ends = [position for position, token in enumerate(raw) if token in end_ids]
+    kept = raw[: ends[0] + 1] if ends else raw
+    text = loaded.tokenizer.decode(
+        kept, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+    return Written(tuple(kept), text, "stop" if ends else "length")

@@ -1,0 +1,108 @@
+"""Replies: what a generator says when it is asked, after its response, how sure it is.
+
+Sampled like the trajectory itself, from a stream of its own. Reading a confidence out of a reply
+is the business of `divtok.grade`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from divtok.errors import UsageError
+from divtok.generate.decoding import Ask, Written, decode
+from divtok.models import LoadedModel
+from divtok.problems.encode import follow_up_ids
+from divtok.problems.prompts import CONFIDENCE_QUESTION
+from divtok.records import Reply, Trajectory
+
+MAX_TOKENS = 512
+
+# Behind a trajectory's key it makes the seed of its reply, so that the reply does not draw the
+# same numbers as the response once more.
+_SEED_SUFFIX = "/reply"
+
+
+def reply_batch(
+    loaded: LoadedModel,
+    trajectories: Sequence[Trajectory],
+    questions: Sequence[str],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    follow_up: str = CONFIDENCE_QUESTION,
+) -> list[Reply]:
+    """One reply for each trajectory, in order; `questions` are those of their problems.
+
+    All trajectories of a batch share their sampling. Of it everything counts but `max_length`: a
+    reply has at most `max_tokens` tokens, and fewer where the model's context ends earlier. A
+    conversation that leaves no room at all gets an empty reply with the reason.
+    """
+    _check(trajectories, max_tokens)
+    asks = [
+        _ask(loaded, trajectory, question, follow_up, max_tokens)
+        for trajectory, question in zip(trajectories, questions, strict=True)
+    ]
+    fitting = [row for row, ask in enumerate(asks) if ask.limit > 0]
+    written = (
+        decode(loaded, [asks[row] for row in fitting], trajectories[0].sampling) if fitting else []
+    )
+    said = dict(zip(fitting, written, strict=True))
+    return [
+        _reply(loaded, trajectory, said[row]) if row in said else _no_room(loaded, trajectory, ask)
+        for row, (trajectory, ask) in enumerate(zip(trajectories, asks, strict=True))
+    ]
+
+
+def _check(trajectories: Sequence[Trajectory], max_tokens: int) -> None:
+    if len({trajectory.sampling for trajectory in trajectories}) > 1:
+        raise UsageError(
+            "All trajectories of a batch must share one sampling.", next_step="Split the batch."
+        )
+    if max_tokens < 1:
+        raise UsageError(
+            f"A reply of at most {max_tokens} tokens says nothing.",
+            next_step="Give max_tokens 1 or more.",
+        )
+
+
+def _ask(
+    loaded: LoadedModel, trajectory: Trajectory, question: str, follow_up: str, max_tokens: int
+) -> Ask:
+    prompt = follow_up_ids(
+        loaded.tokenizer,
+        question,
+        prompt=trajectory.prompt_ids,
+        response=trajectory.token_ids,
+        end_ids=loaded.end_ids,
+        protocol=trajectory.protocol,
+        follow_up=follow_up,
+    )
+    context = _context_length(loaded)
+    room = max_tokens if context is None else context - len(prompt)
+    return Ask(trajectory.key + _SEED_SUFFIX, prompt, limit=min(max_tokens, room))
+
+
+def _context_length(loaded: LoadedModel) -> int | None:
+    """Tokens the model can read; None where its architecture sets no limit."""
+    return getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
+
+
+def _reply(loaded: LoadedModel, trajectory: Trajectory, written: Written) -> Reply:
+    return Reply(
+        key=trajectory.key,
+        model=loaded.name,
+        token_ids=written.token_ids,
+        text=written.text,
+        finish_reason=written.finish_reason,
+    )
+
+
+def _no_room(loaded: LoadedModel, trajectory: Trajectory, ask: Ask) -> Reply:
+    return Reply(
+        key=trajectory.key,
+        model=loaded.name,
+        token_ids=(),
+        text="",
+        finish_reason="length",
+        reason=f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply "
+        f"within the model's {_context_length(loaded)}.",
+    )

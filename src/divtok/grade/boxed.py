@@ -1,0 +1,75 @@
+r"""Find the content of the last balanced, non-blank `\boxed{...}` of a text.
+
+It knows the `\boxed` convention and nothing else: not what the content means, nor whether it is
+right. Everything is one pass over the text, so hostile input costs no more than honest input.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Several backslashes are accepted because escaped copies of LaTeX ("\\boxed") are common in dumps.
+# The look-behind and the possessive `++` keep a long run of backslashes from being read repeatedly.
+BOX_COMMAND = re.compile(r"(?<!\\)\\++(?:boxed|fbox)(?![a-zA-Z])")
+# An escaped brace is a printed brace, not a group, so it must not count towards the balance.
+_TOKEN = re.compile(
+    rf"(?P<box>{BOX_COMMAND.pattern})(?:\s{{0,8}}(?P<open>\{{))?|\\.|(?P<brace>[{{}}])",
+    re.DOTALL,
+)
+# `\boxed 42`: without braces only a number is believed, since prose also says "in \boxed form".
+_BRACELESS = re.compile(r"\s{0,8}(?P<content>[-+]?\.?\d(?:[^\s$]*[^\s$.,;:!?*\\)])?)")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpan:
+    """Where the answer stands, without surrounding blanks: `text[start:stop]`.
+
+    `content` is the answer itself: those characters as they are, or, where they stand in a JSON
+    string, with the string's escapes undone.
+    """
+
+    start: int
+    stop: int
+    content: str
+
+
+def find_boxed(text: str) -> AnswerSpan | None:
+    r"""The last balanced `\boxed{...}` or `\fbox{...}` that is not blank, or None.
+
+    Last means opened last, so of nested boxes the innermost counts. A blank box is a mention of
+    the format ("the answer goes in \boxed{}"), not an answer.
+    """
+    best: AnswerSpan | None = None
+    open_braces: list[int | None] = []  # content start for a box, None for any other group
+    for token in _TOKEN.finditer(text):
+        found: AnswerSpan | None = None
+        if token["open"]:
+            open_braces.append(token.end())
+        elif token["box"]:
+            found = _braceless(text, token.end())
+        elif token["brace"] == "{":
+            open_braces.append(None)
+        elif token["brace"] == "}" and open_braces:
+            start = open_braces.pop()
+            # A box that opened before the best one can only be its wrapper: slicing it as well
+            # would make deep nesting quadratic.
+            if start is not None and (best is None or start > best.start):
+                found = _stripped(text, start, token.start())
+        if found is not None:
+            best = found
+    return best
+
+
+def _braceless(text: str, start: int) -> AnswerSpan | None:
+    match = _BRACELESS.match(text, start)
+    return None if match is None else AnswerSpan(*match.span("content"), match["content"])
+
+
+def _stripped(text: str, start: int, stop: int) -> AnswerSpan | None:
+    content = text[start:stop]
+    if not content.strip():
+        return None
+    start += len(content) - len(content.lstrip())
+    content = content.strip()
+    return AnswerSpan(start, start + len(content), content)

@@ -1,0 +1,100 @@
+"""What a config asks for: its estimators, the evidence they need, and what can be refused at once.
+
+Loads no model; reads configs of models only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from divtok.config import RunConfig
+from divtok.errors import ConfigError, did_you_mean
+from divtok.pipeline.common import digest_of
+from divtok.score import Estimator, expand_estimators
+
+# Tables and figures compare with these, so they are scored whatever else is asked for.
+ALWAYS_SCORED = ("count", "length")
+
+
+def chosen_estimators(config: RunConfig) -> list[Estimator]:
+    """The estimators to score; an unknown name is refused."""
+    names = config.score.estimators
+    if names is None:
+        # Under the other protocols every response states a confidence, so it costs nothing.
+        names = ["trace" if config.protocol == "cot" else "verbalized_protocol"]
+    return expand_estimators([*names, *ALWAYS_SCORED])
+
+
+def needed_evidence(config: RunConfig) -> frozenset[str]:
+    """What must be gathered beside the traces."""
+    return frozenset(kind for spec in chosen_estimators(config) for kind in spec.evidence)
+
+
+def check_choices(config: RunConfig) -> None:
+    """Refuse what can be known to be wrong before any long work starts."""
+    _check_evidence(config)
+    for ref in models_read(config):
+        digest_of(config, ref)  # an error where it is not there
+    names = config.benchmark_names()
+    for name in config.benchmark_files:
+        if name not in names:
+            raise ConfigError(
+                f"benchmark_files names '{name}', which is not among the benchmarks.",
+                next_step=did_you_mean(name, names),
+            )
+    generators = [generator.model for generator in config.generator_presets()]
+    for key, values in (("benchmarks", names), ("generators", generators)):
+        if len(set(values)) < len(values):
+            raise ConfigError(f"The same name stands twice in {key}: {', '.join(values)}.")
+    for key, named in (("bases", config.bases), ("projections", config.projections)):
+        for name in named:
+            if name not in generators:
+                raise ConfigError(
+                    f"{key} names '{name}', which is not among the generators.",
+                    next_step=did_you_mean(name, generators),
+                )
+
+
+def models_read(config: RunConfig) -> list[str]:
+    """Every model that reads the trajectories, once each."""
+    needed = needed_evidence(config)
+    generators = config.generator_presets()
+    found = [ref for generator in generators for ref in config.pair_for(generator)]
+    if needed & {"base", "projected"}:
+        found += [base for generator in generators if (base := config.base_for(generator))]
+    if "rewards" in needed and config.prm is not None:
+        found.append(config.prm)
+    return list(dict.fromkeys(found))
+
+
+def _check_evidence(config: RunConfig) -> None:
+    needed = needed_evidence(config)
+    generators = config.generator_presets()
+    if "base" in needed and not any(config.base_for(generator) for generator in generators):
+        raise _lacking(
+            config, "base", "no generator has a base model", f"bases.{generators[0].model}=MODEL"
+        )
+    if "rewards" in needed and config.prm is None:
+        raise _lacking(config, "rewards", "the family has no reward model", "evidence.prm=MODEL")
+    if "projected" in needed:
+        for generator in generators:
+            file = config.projections.get(generator.model)
+            if file is None or not Path(file).is_file():
+                raise _lacking(
+                    config,
+                    "projected",
+                    f"there is no projection of '{generator.model}'"
+                    + ("" if file is None else f" at '{file}'"),
+                    f"projections.{generator.model}=FILE, made by 'divtok fit-projection'",
+                )
+    file = config.evidence.relevance
+    if "relevance" in needed and (file is None or not Path(file).is_file()):
+        why = "no weights are given" if file is None else f"there is no file '{file}'"
+        raise _lacking(config, "relevance", why, "evidence.relevance=FILE")
+
+
+def _lacking(config: RunConfig, kind: str, why: str, setting: str) -> ConfigError:
+    name = next(spec.name for spec in chosen_estimators(config) if kind in spec.evidence)
+    return ConfigError(
+        f"The estimator '{name}' cannot be scored: {why}.", next_step=f"Give {setting}."
+    )

@@ -1,0 +1,115 @@
+"""What the stages share: reading what there is, batches, and refusing to mix unlike rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeVar
+
+from divtok.config import GenerateSection, RunConfig, TraceSection
+from divtok.errors import DataError
+from divtok.models import load_tokenizer, model_digest, resolve_dtype
+from divtok.problems.encode import prompt_ids, response_ids
+from divtok.records import Trajectory
+from divtok.store.run import Run, check_or_write_manifest
+from divtok.store.table import Table
+from divtok.trace.packs import plan_packs
+
+T = TypeVar("T")
+
+
+def stored_trajectories(run: Run) -> list[Trajectory]:
+    trajectories = run.trajectories.read()
+    if not trajectories:
+        raise DataError(
+            f"The run {run.path} has no trajectories yet.",
+            next_step="Generate some first: divtok run",
+        )
+    return trajectories
+
+
+def stored_questions(run: Run) -> dict[tuple[str, str], str]:
+    """(benchmark, problem id) -> question"""
+    return {(p.benchmark, p.id): p.question for p in run.problems.read()}
+
+
+def as_read_by(
+    reader: str,
+    rows: Sequence[Trajectory],
+    questions: Mapping[tuple[str, str], str],
+    config: RunConfig,
+) -> list[Trajectory]:
+    """Trajectories of another generator in the reader's own tokens and prompt template.
+
+    Ids mean the same only under the same tokenizer; otherwise the text is what they share.
+    """
+    tokenizer = load_tokenizer(reader, revision=config.revisions.get(reader))
+    vocabulary = tokenizer.get_vocab()
+    same: dict[str, bool] = {}
+    read: list[Trajectory] = []
+    for row in rows:
+        if row.generator not in same:
+            own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
+            same[row.generator] = own.get_vocab() == vocabulary
+        if same[row.generator]:
+            read.append(row)
+            continue
+        question = questions[row.benchmark, row.problem_id]
+        read.append(
+            replace(
+                row,
+                prompt_ids=prompt_ids(tokenizer, question, protocol=row.protocol),
+                token_ids=response_ids(tokenizer, row.text),
+                retokenized=True,
+            )
+        )
+    return read
+
+
+def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Trajectory]]:
+    """Rows in the batches they are read in, planned over all rows: a resume changes none."""
+    plan = plan_packs(
+        [t.prompt_ids for t in rows],
+        [len(t.prompt_ids) for t in rows],
+        [len(t.token_ids) for t in rows],
+        max_tokens=section.max_batch_tokens,
+        max_rows=section.max_batch_rows,
+    )
+    return [[rows[index] for index in batch] for batch in plan]
+
+
+def check_section(
+    run: Run, table: Table[Any], section: str, identity: Mapping[str, object]
+) -> None:
+    """Refuse to mix the table's rows with others; an attempt that left none binds nobody."""
+    stored = run.manifest()
+    if stored is not None and section in stored and not table.keys():
+        run.write_manifest({name: stored[name] for name in stored if name != section})
+    check_or_write_manifest(run, identity, section=section)
+
+
+def digest_of(config: RunConfig, ref: str) -> str:
+    return model_digest(ref, revision=config.revisions.get(ref))
+
+
+def dtype_of(
+    config: RunConfig,
+    section: GenerateSection | TraceSection,
+    ref: str,
+    *,
+    device: str | None = None,
+) -> str:
+    return resolve_dtype(
+        ref,
+        section.dtype,
+        device=device or section.device,
+        device_map=section.device_map,
+        revision=config.revisions.get(ref),
+    )
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,52 @@
+"""Names that stand for several estimators, wherever a list of estimators is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from divtok.errors import UsageError, did_you_mean
+from divtok.score.registry import ESTIMATORS, Estimator
+
+
+def _trace_alone() -> list[str]:
+    return [spec.name for spec in ESTIMATORS if not spec.evidence]
+
+
+def _verbalized() -> list[str]:
+    return [*_trace_alone(), "verbalized", "verbalized_dtc"]
+
+
+def _whitebox() -> list[str]:
+    """The columns of the paper's white-box tables, and its supervised reference."""
+    return [
+        "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized",
+        "dtc_prod", "dtc_lin", "prm",
+    ]  # fmt: skip
+
+
+def _pilot() -> list[str]:
+    """What the paper's pilot study of UQAC compares."""
+    return ["mean_prob", "uqac_attn", "uqac_sim", "uqac_mean", "uqac_global"]
+
+
+# Plug-ins may add to the first, so each is looked up when it is asked for.
+ESTIMATOR_SETS: dict[str, Callable[[], list[str]]] = {
+    "trace": _trace_alone,
+    "verbalized_protocol": _verbalized,
+    "whitebox": _whitebox,
+    "pilot": _pilot,
+}
+
+
+def expand_estimators(names: Sequence[str]) -> list[Estimator]:
+    """The estimators of these names and sets, each once; an unknown name is refused."""
+    found: dict[str, Estimator] = {}
+    for name in names:
+        for member in ESTIMATOR_SETS[name]() if name in ESTIMATOR_SETS else [name]:
+            if member not in ESTIMATORS.names():
+                known = [*ESTIMATORS.names(), *ESTIMATOR_SETS]
+                raise UsageError(
+                    f"Unknown estimator '{member}'.", next_step=did_you_mean(member, known)
+                )
+            found[member] = ESTIMATORS.get(member)
+    return list(found.values())

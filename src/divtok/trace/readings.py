@@ -1,0 +1,308 @@
+"""What one more model makes of a response: its log-probabilities of the tokens, or its states.
+
+Reads a paired base model (BaseCal) behind the chat prompt or behind the bare question. Knows
+neither which model belongs to which, nor what a confidence is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from divtok.errors import UsageError
+from divtok.problems.encode import (
+    _control_tokens as control_tokens,  # pyright: ignore[reportPrivateUsage]
+)
+from divtok.problems.encode import (
+    _plain_ids as pieces_ids,  # pyright: ignore[reportPrivateUsage]
+)
+from divtok.records import Reading, ReadingKind, Trajectory
+from divtok.trace.batches import Row, plain_ids, read_rows
+from divtok.trace.budget import Budget
+from divtok.trace.heads import default_workspace
+from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
+from divtok.trace.models import Reader
+from divtok.trace.packs import build_pack
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Hidden states [N, D], the tokens they predict [N] and the bytes for logits -> log-probs [N].
+LogProbs = Callable[["Tensor", "Tensor", int], "Tensor"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class States:
+    """Hidden states [T, D] after the final norm, each of which predicts a response token.
+
+    On the CPU, in the model's own number format. Where `reason` is set there are none.
+    """
+
+    key: str
+    values: Tensor
+    reason: str | None = None
+
+
+def token_logprobs(
+    states: Tensor,
+    head: Head,
+    targets: Tensor,
+    *,
+    workspace_bytes: int | None = None,
+) -> Tensor:
+    """Hidden states [N, D] and the tokens taken [N] -> natural log-probabilities [N] in float32.
+
+    Under the full softmax of the head, on its device. NaN says that a row's logits are no
+    distribution (NaN, +inf, or all masked); -inf that the token taken is masked. Logits exist for a
+    chunk of rows at a time, within `workspace_bytes` but for at least one row.
+    """
+    import torch
+
+    device = head.weight.device
+    targets = targets.to(device, torch.int64)
+    _check_shapes(states, head, targets)
+    if workspace_bytes is None:
+        workspace_bytes = default_workspace(device)
+    if workspace_bytes <= 0:
+        raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
+    weight_bytes = workspace_bytes // 4  # for the float32 copy of half-precision weights
+    rows = max(1, (workspace_bytes - weight_bytes) // (FLOAT_BYTES * head.width))
+    rows = max(1, min(rows, len(states)))
+    logprobs = torch.empty(len(states), dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        buffer = torch.empty(rows, head.width, dtype=torch.float32, device=device)
+        for start in range(0, len(states), rows):
+            chunk = slice(start, start + rows)
+            logits = head_logits(head, states[chunk], out=buffer, weight_bytes=weight_bytes)
+            # In place, so that one buffer is all there is. Whatever is no distribution turns NaN.
+            logits -= logits.amax(dim=-1, keepdim=True)
+            taken = logits.gather(1, targets[chunk, None])[:, 0]
+            logprobs[chunk] = taken - logits.exp_().sum(dim=-1).log()
+    return logprobs
+
+
+def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
+    """The bare question and a newline, behind a begin-of-text token where the tokenizer adds one.
+
+    No chat template, and no control token that the question happens to spell.
+    """
+    begin = tokenizer.bos_token_id
+    usual = tokenizer("0")["input_ids"]
+    return text_ids(
+        tokenizer, question + "\n", begin=begin is not None and list(usual[:1]) == [begin]
+    )
+
+
+def text_ids(tokenizer: Any, text: str, *, begin: bool) -> tuple[int, ...]:
+    """A user's text as ids, behind the begin-of-text token if asked for; no other control token.
+
+    With it, both are encoded as one text unless the user's spells a control token.
+    """
+    controls = control_tokens(tokenizer)
+    if any(control in text for control in controls):
+        first = (tokenizer.bos_token_id,) if begin else ()
+        return (*first, *pieces_ids(tokenizer, text, controls))
+    whole = f"{tokenizer.bos_token}{text}" if begin else text
+    return tuple(tokenizer(whole, add_special_tokens=False)["input_ids"])
+
+
+def read_trajectories(
+    reader: Reader,
+    trajectories: Sequence[Trajectory],
+    *,
+    kind: ReadingKind,
+    questions: Sequence[str] | None = None,
+    budget: Budget | None = None,
+) -> list[Reading]:
+    """One model's log-probabilities of each response, in order.
+
+    "base_chat" reads behind the trajectory's own prompt, "base_plain" behind the bare question;
+    `questions` then has one for each trajectory. A response without tokens, one too long and one
+    with broken logits get none, and the reason.
+    """
+    if kind == "base_chat":
+        rows = [make_row(t) for t in trajectories]
+    elif kind == "base_plain" and questions is not None and len(questions) == len(trajectories):
+        known = {question: plain_prompt_ids(reader.tokenizer, question) for question in questions}
+        rows = [make_row(t, known[q]) for t, q in zip(trajectories, questions, strict=True)]
+    else:
+        raise UsageError(
+            f"A reading of the kind '{kind}' cannot be made from {len(trajectories)} trajectories "
+            f"and {len(questions or ())} questions.",
+            next_step="Use base_chat, or base_plain with a question for each trajectory.",
+        )
+
+    def logprobs(states: Tensor, tokens: Tensor, workspace_bytes: int) -> Tensor:
+        return token_logprobs(states, reader.head, tokens, workspace_bytes=workspace_bytes)
+
+    return read_logprobs(
+        reader, rows, logprobs, model=reader.name, kind=kind, width=reader.head.width, budget=budget
+    )
+
+
+def make_row(trajectory: Trajectory, prompt: Sequence[int] | None = None) -> Row:
+    """A trajectory to read, behind its own prompt or another one."""
+    prompt_ids = trajectory.prompt_ids if prompt is None else prompt
+    return Row(
+        trajectory.key,
+        plain_ids(prompt_ids, "prompt_ids"),
+        plain_ids(trajectory.token_ids, "token_ids"),
+    )
+
+
+def read_logprobs(
+    reader: Reader,
+    rows: Sequence[Row],
+    logprobs: LogProbs,
+    *,
+    model: str,
+    kind: ReadingKind,
+    width: int,
+    budget: Budget | None = None,
+) -> list[Reading]:
+    """`logprobs` of the hidden states that `reader` gives; `model` is whose distribution it is.
+
+    That distribution is over `width` tokens.
+    """
+    import torch
+
+    def read(states: Tensor, rows: Sequence[Row], workspace_bytes: int) -> list[Reading]:
+        tokens = torch.from_numpy(np.concatenate([row.token_ids for row in rows]))
+        values = logprobs(states, tokens, workspace_bytes).cpu().numpy()
+        cuts = np.cumsum([len(row.token_ids) for row in rows])[:-1]
+        return [
+            _reading(row.key, part) for row, part in zip(rows, np.split(values, cuts), strict=True)
+        ]
+
+    def _reading(key: str, values: np.ndarray[Any, Any]) -> Reading:
+        broken = np.isnan(values)
+        if broken.any():
+            return failed(
+                key,
+                f"the logits of {model} are no distribution (NaN, +inf or all masked) at response "
+                f"token {int(np.argmax(broken))} of {len(values)}",
+            )
+        return Reading(key, model, kind, values.copy())
+
+    def failed(key: str, reason: str) -> Reading:
+        return Reading(key, model, kind, np.empty(0, dtype=np.float32), reason)
+
+    width = min(width, reader.head.width)
+    return _read(reader, rows, read, failed, width=width, budget=budget, doing=f"readings ({kind})")
+
+
+def read_states(
+    reader: Reader, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
+) -> list[States]:
+    """The hidden states that predict each response's tokens, in order."""
+    import torch
+
+    def read(states: Tensor, rows: Sequence[Row], workspace_bytes: int) -> list[States]:
+        parts = states.cpu().split([len(row.token_ids) for row in rows])
+        return [
+            States(row.key, part.clone())
+            if bool(part.isfinite().all())
+            else failed(row.key, broken)
+            for row, part in zip(rows, parts, strict=True)
+        ]
+
+    def failed(key: str, reason: str) -> States:
+        nothing = torch.empty(0, reader.head.weight.shape[1], dtype=reader.dtype)
+        return States(key, nothing, reason)
+
+    broken = f"the hidden states of {reader.name} are no numbers (NaN or inf)"
+    rows = [make_row(t) for t in trajectories]
+    width = reader.head.width
+    return _read(reader, rows, read, failed, width=width, budget=budget, doing="states")
+
+
+def _read(
+    reader: Reader,
+    rows: Sequence[Row],
+    read: Callable[[Tensor, Sequence[Row], int], Sequence[T]],
+    failed: Callable[[str, str], T],
+    *,
+    width: int,
+    budget: Budget | None,
+    doing: str,
+) -> list[T]:
+    """`read(hidden states [sum T, D], their rows, workspace bytes)` for all rows, pack by pack."""
+    import torch
+
+    def read_pack(rows: Sequence[Row], workspace_bytes: int) -> Sequence[T]:
+        pack = build_pack([row.prompt_ids for row in rows], [row.token_ids for row in rows])
+        with torch.inference_mode():
+            hidden = reader.trunk(pack)
+            states = hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
+            return read(states, rows, workspace_bytes)
+
+    for row in rows:
+        _check_ids(row, reader.head.width, width)
+    reasons = [_unreadable(row, reader) for row in rows]
+    done = iter(
+        read_rows(
+            [row for row, reason in zip(rows, reasons, strict=True) if reason is None],
+            read_pack,
+            budget=budget or Budget(),
+            device=reader.device,
+            switches=[s for s in (reader.length_switch,) if s is not None],
+            doing=doing,
+        )
+    )
+    return [
+        next(done) if reason is None else failed(row.key, reason)
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
+
+
+def _unreadable(row: Row, reader: Reader) -> str | None:
+    if not len(row.token_ids):
+        return "the response has no tokens"
+    limit = reader.context_length
+    if limit is not None and row.length > limit:
+        return (
+            f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
+            f"{reader.name} reads {limit}"
+        )
+    return None
+
+
+def _check_ids(row: Row, prompt_width: int, width: int) -> None:
+    if len(row.token_ids) and not len(row.prompt_ids):
+        raise UsageError(
+            f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
+            next_step="Give at least one prompt token, such as the begin-of-text token.",
+        )
+    for name, ids, known in (
+        ("prompt", row.prompt_ids, prompt_width),
+        ("response", row.token_ids, width),
+    ):
+        outside = (ids < 0) | (ids >= known)
+        if outside.any():
+            position = int(outside.argmax())
+            raise UsageError(
+                f"Token id {ids[position]} at {name} position {position} of trajectory "
+                f"'{row.key}' lies outside the vocabulary of {known}.",
+                next_step="Read with a model of the generator's family.",
+            )
+
+
+def _check_shapes(states: Tensor, head: Head, targets: Tensor) -> None:
+    if states.ndim != 2 or states.shape[1] != head.weight.shape[1]:
+        raise UsageError(
+            f"Hidden states have shape {list(states.shape)}; the head of shape "
+            f"{list(head.weight.shape)} needs [N, {head.weight.shape[1]}]."
+        )
+    if targets.shape != states.shape[:1]:
+        raise UsageError(f"{len(states)} hidden states for tokens of shape {list(targets.shape)}.")
+    outside = (targets < 0) | (targets >= head.width)
+    if bool(outside.any()):
+        position = int(outside.nonzero()[0, 0])
+        raise UsageError(
+            f"Token id {int(targets[position])} at position {position} lies outside the "
+            f"vocabulary of {head.width}."
+        )
