@@ -25,8 +25,10 @@ fit: $(VENV)/.demo
 	$(BIN)/divtok fit tiny
 
 # Speed and memory beside other ways; writes docs/performance.md. perf-gpu needs a GPU.
-perf: $(VENV)/.demo .peers
+perf: $(VENV)/.test .peers
 	$(BIN)/python -m perf run --section cpu-heads --section cpu-pair
+	$(BIN)/python -m perf run --section estimators
+	$(BIN)/python -m perf.attention
 	$(BIN)/python -m perf render
 
 perf-gpu: $(VENV)/.demo .peers

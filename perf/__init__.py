@@ -4,5 +4,6 @@
     python -m perf render                       docs/performance.md from all stored results
 
 Sections: `*-heads` is the head stage alone (hidden states in, per-token numbers out), `*-pair` a
-whole pair of models. Results are stored per section, so a machine without a GPU keeps the GPU's.
+whole pair of models; `estimators` is no matter of speed, it holds divtok's estimators against other
+packages'. Results are stored per section, so a machine without a GPU keeps the GPU's.
 """

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from divtok.errors import EXIT_OK, EXIT_PARTIAL, DivtokError
+from perf import agreement
 from perf.results import RESULTS, SECTIONS, Section, write_section
 
 
@@ -14,7 +15,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf", description="Speed and memory.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="measure sections on this machine and store the results")
-    run.add_argument("--section", action="append", required=True, choices=SECTIONS)
+    names = (*SECTIONS, agreement.NAME)
+    run.add_argument("--section", action="append", required=True, choices=names)
     run.add_argument("--quick", action="store_true", help="toy sizes, to try the code out")
     run.add_argument("--out", type=Path, help=f"folder of the results (default {RESULTS.name}/)")
     render = verbs.add_parser("render", help="write docs/performance.md from stored results")
@@ -30,20 +32,40 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(names: list[str], *, quick: bool, out: Path | None) -> int:
-    from perf.page import section_block
-    from perf.sections import run_section
-
     code = EXIT_OK
     for name in names:
         command = f"python -m perf run --section {name}" + (" --quick" if quick else "")
-        section = run_section(name, quick=quick, command=command)
         # Toy figures never take the place of real ones.
-        if out is not None or not quick:
-            print(f"wrote {write_section(section, out or RESULTS)}", file=sys.stderr)
-        print(section_block(section), flush=True)
-        if _ours_failed(section):
+        folder = out or (None if quick else RESULTS)
+        run = _compare if name == agreement.NAME else _measure
+        if not run(name, command, quick=quick, folder=folder):
             code = EXIT_PARTIAL
     return code
+
+
+def _measure(name: str, command: str, *, quick: bool, folder: Path | None) -> bool:
+    """A section of speed and memory; False where divtok itself could not be measured."""
+    from perf.page import section_block
+    from perf.sections import run_section
+
+    section = run_section(name, quick=quick, command=command)
+    if folder is not None:
+        print(f"wrote {write_section(section, folder)}", file=sys.stderr)
+    print(section_block(section), flush=True)
+    return not _ours_failed(section)
+
+
+def _compare(name: str, command: str, *, quick: bool, folder: Path | None) -> bool:
+    """divtok's estimators beside other packages'; False where they differ."""
+    from perf import estimators
+
+    found = estimators.run(quick=quick, command=command)
+    if folder is not None:
+        print(f"wrote {agreement.write_agreement(found, folder)}", file=sys.stderr)
+    print(agreement.agreement_block(found), flush=True)
+    if not found.holds:
+        print(f"{name}: a difference is above {agreement.LIMIT:g}", file=sys.stderr)
+    return found.holds
 
 
 def _ours_failed(section: Section) -> bool:
@@ -59,7 +81,9 @@ def _render(results: Path) -> int:
         if section.name.endswith("heads"):
             figures.save(section, page.IMAGES / page.image_name(section))
     text = page.PAGE.read_text(encoding="utf-8")
-    page.PAGE.write_text(page.fill(text, sections, SECTIONS), encoding="utf-8")
+    text = page.fill(text, sections, SECTIONS)
+    text = agreement.fill(text, agreement.read_agreement(results))
+    page.PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {page.PAGE}", file=sys.stderr)
     return EXIT_OK
 

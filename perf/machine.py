@@ -25,11 +25,12 @@ def describe(device: torch.device, peers: Sequence[str] = ()) -> dict[str, str]:
         found["CUDA"] = str(torch.version.cuda)
     found["Python"] = platform.python_version()
     for package in (*PACKAGES, *peers):
-        found[package] = _version(package)
+        found[package] = version(package)
     return found
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str:
+    """Of an installed package, or that it is not there."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

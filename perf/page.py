@@ -33,12 +33,13 @@ def fill(page: str, sections: Mapping[str, Section], names: Sequence[str]) -> st
             block = section_block(sections[name])
         else:
             block = f"Not measured yet: `python -m perf run --section {name}`, then `render`."
-        page = _replace(page, name, block)
+        page = replace_block(page, name, block)
     ways = _all_ways(sections)
-    return _replace(page, WAYS_BLOCK, ways_table(ways) if ways else "Nothing measured yet.")
+    return replace_block(page, WAYS_BLOCK, ways_table(ways) if ways else "Nothing measured yet.")
 
 
-def _replace(page: str, name: str, block: str) -> str:
+def replace_block(page: str, name: str, block: str) -> str:
+    """The page with other text between the markers of one block."""
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     filled, count = pattern.subn(lambda _: f"{begin}\n{block}\n{end}", page)
@@ -67,7 +68,7 @@ def ways_table(ways: Sequence[Way]) -> str:
 def section_block(section: Section) -> str:
     """All of one section: how it was made, a table for each group of cases, growth and plot."""
     heads = section.name.endswith("heads")
-    parts = [_made(section)]
+    parts = [made(section.command, section.date, section.machine)]
     for group, about in section.groups.items():
         cases = [case for case in section.cases if case.group == group]
         parts.append(f"**{group}**: {about}.")
@@ -81,11 +82,12 @@ def image_name(section: Section) -> str:
     return f"perf-{section.name}.png"
 
 
-def _made(section: Section) -> str:
-    machine = dict(section.machine)
+def made(command: str, date: str, about: Mapping[str, str]) -> str:
+    """With which command, when, on what hardware and with which versions."""
+    machine = dict(about)
     hardware = [machine.pop(name) for name in ("GPU", "CPU", "memory") if name in machine]
     versions = ", ".join(f"{name} {version}" for name, version in machine.items())
-    return f"`{section.command}` on {section.date}. {'; '.join(hardware)}. {versions}."
+    return f"`{command}` on {date}. {'; '.join(hardware)}. {versions}."
 
 
 def _heads(section: Section, cases: Sequence[Case]) -> list[str]:

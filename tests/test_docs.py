@@ -5,7 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from divtok.score import ESTIMATOR_SETS, ESTIMATORS, Estimator
+
 ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+HEADINGS = ["Formula", "What it needs", "Range", "Cost", "Source"]
+OPTIONAL_HEADINGS = ["Details", "Read with care"]
+# Not those that plug-ins or other tests have registered.
+SHIPPED = [spec for spec in ESTIMATORS if spec.function.__module__.startswith("divtok.score.")]
+
+
+def estimator_sections(name: str) -> dict[str, str]:
+    """Heading -> text below it; the text before the first heading is under the title."""
+    text = (REFERENCE / "estimators" / f"{name}.md").read_text(encoding="utf-8")
+    parts = re.split(r"^##? (.+)\n", text, flags=re.MULTILINE)
+    return {heading: body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def test_the_cli_reference_is_up_to_date():
@@ -16,33 +32,85 @@ def test_the_cli_reference_is_up_to_date():
     )
 
 
+def anchors(page: Path) -> list[str]:
+    """What links to the headings of a page end in, by GitHub's rule."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
 def test_links_between_pages_lead_somewhere():
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8"))
+        for target, anchor in links:
+            if "://" in target:
+                continue
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(found), f"{page.name} links to {target}#{anchor}"
 
 
 def test_the_configuration_page_names_every_key():
     from divtok.config import RunConfig, Section
 
-    text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
+    text = (REFERENCE / "config.md").read_text(encoding="utf-8")
     for name, field in RunConfig.model_fields.items():
-        if name != "protocol" and not (
-            isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-        ):
+        kind = field.annotation
+        if not (isinstance(kind, type) and issubclass(kind, Section)):
             assert f"`{name}`" in text, name
-        elif name != "protocol":
-            assert f"`{name}." in text, name
+            continue
+        cells = re.findall(rf"^\| (`{name}\..*?) \|", text, flags=re.MULTILINE)
+        named = {key for cell in cells for key in re.findall(r"\.(\w+)`", cell)}
+        assert named == set(kind.model_fields), name
 
 
-def test_the_estimator_page_names_every_estimator():
-    from divtok.score import ESTIMATORS
+def test_the_run_folder_page_names_every_table(tmp_path: Path):
+    from divtok.store.run import Run
 
-    text = (ROOT / "docs" / "reference" / "estimators.md").read_text(encoding="utf-8")
-    for name in ("dtc_lin", "dtc_prod", "nsl", "mean_prob", "entropy", "count", "ratio", "length"):
-        assert ESTIMATORS.get(name)
-        assert f"`{name}`" in text
+    text = (REFERENCE / "run-folder.md").read_text(encoding="utf-8")
+    for table in Run(tmp_path).tables:
+        assert f"      {table.folder.name}/ " in text
+
+
+def test_the_estimator_page_links_to_a_page_for_every_estimator():
+    text = (REFERENCE / "estimators.md").read_text(encoding="utf-8")
+    linked = re.findall(r"^\| \[`(\w+)`\]\(estimators/(\w+)\.md\)", text, flags=re.MULTILINE)
+    assert sorted(linked) == sorted((spec.name, spec.name) for spec in SHIPPED)
+    pages = {page.stem for page in (REFERENCE / "estimators").iterdir()}
+    assert pages == {spec.name for spec in SHIPPED}
+
+
+def test_the_estimator_page_names_the_members_of_every_set():
+    text = (REFERENCE / "estimators.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, flags=re.MULTILINE))
+    for name, members in ESTIMATOR_SETS.items():
+        assert name in rows
+        if name not in ("trace", "verbalized_protocol"):  # told by what their members need
+            assert re.findall(r"`(\w+)`", rows[name]) == members()
+
+
+@pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
+def test_a_page_tells_formula_needs_range_cost_and_source(spec: Estimator):
+    sections = estimator_sections(spec.name)
+    title, *headings = sections
+    assert title == spec.name
+    assert headings[: len(HEADINGS)] == HEADINGS
+    rest = headings[len(HEADINGS) :]
+    assert rest == [heading for heading in OPTIONAL_HEADINGS if heading in rest]
+    assert all(sections[heading] for heading in (title, *HEADINGS))
+    assert "\n\n" not in sections[title], "one sentence"
+
+
+@pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
+def test_a_page_says_what_the_estimator_declares(spec: Estimator):
+    sections = estimator_sections(spec.name)
+    needs = sections["What it needs"]
+    for need in spec.needs:
+        assert f"`{need}`" in needs
+    for name, default in spec.parameters.items():
+        assert f"`{name}`" + ("" if default is None else f" = {default}") in needs
+    assert bool(spec.parameters) != ("no parameters" in needs.lower())
+    assert spec.needs_trace == ("The trace: " in needs)
+    assert spec.ranking_only == ("Ranking only" in sections["Range"])
 
 
 def test_the_readme_example_gives_what_it_says():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from trace_samples import SavedPair, bigram_reader, trajectory
 
 from divtok.errors import DataError, UsageError
 from divtok.records import Reading, Trajectory
+from divtok.trace.extras import Extras, ProjectedHead
 from divtok.trace.kernels.common import Head
 from divtok.trace.models import load_reader
-from divtok.trace.projection import FitFacts, Projection, read_projected
+from divtok.trace.pair import Pair
+from divtok.trace.projection import FitFacts, Projection
 from divtok.trace.projection_fit import StatePair, fit_projection, split_trajectories
 from divtok.trace.readings import read_states, read_trajectories
 
@@ -141,7 +144,7 @@ def test_early_stopping_stops_and_keeps_the_best() -> None:
         mark = loss if better else mark
         waits.append(0 if better else waits[-1] + 1)
         assert (waits[-1] == 4) == (epoch == facts.epochs)
-    assert [a for a, b in zip(waits, waits[1:], strict=False) if a > b == 0]  # waited, then gained
+    assert [a for a, b in pairwise(waits) if a > b == 0]  # waited, then gained
     assert facts.best_epoch == int(np.argmin(losses)) + 1
     assert 0 < facts.best_epoch < facts.epochs
     assert facts.validation_loss == min(losses) < losses[-1]
@@ -319,6 +322,15 @@ def test_files_that_are_no_projection_are_refused(tmp_path: Path, how: str, word
         Projection.load(path)
 
 
+def read_projected(
+    generator: Any, base: Any, head: Head, projection: Projection, trajectories: list[Trajectory]
+) -> list[Reading]:
+    """What the generator's pass gives beside the trace; the base stands in for an auxiliary."""
+    extras = Extras(projected=ProjectedHead(projection, head))
+    reads = Pair(generator, base).read_batch(trajectories, extras=extras)
+    return [read.projected for read in reads if read.projected is not None]
+
+
 def test_a_mapped_reading_is_the_bases_head_on_mapped_states(saved_pair: SavedPair) -> None:
     generator = load_reader(str(saved_pair.p_dir), device="cpu")
     base = load_reader(str(saved_pair.q_dir), device="cpu")
@@ -330,7 +342,7 @@ def test_a_mapped_reading_is_the_bases_head_on_mapped_states(saved_pair: SavedPa
     )
     rows = [(saved_pair.ids(6), saved_pair.ids(n)) for n in (9, 1, 4)]
     trajectories = [trajectory(str(i), *row) for i, row in enumerate(rows)]
-    found = read_projected(generator, base.head, projection, trajectories)
+    found = read_projected(generator, base, base.head, projection, trajectories)
     for reading, states, (_, response) in zip(
         found, read_states(generator, trajectories), rows, strict=True
     ):
@@ -347,18 +359,17 @@ def test_rows_that_cannot_be_mapped_keep_their_place() -> None:
     projection = replace(small(), weight=torch.eye(3), bias=torch.zeros(3))
     found = read_projected(
         generator,
+        generator,
         Head(torch.eye(3)),
         projection,
         [trajectory("a", [0], []), trajectory("b", [0], [1]), trajectory("c", [0], [1, 1, 1])],
     )
     assert [reading.key for reading in found] == ["a", "b", "c"]
-    assert found[0].reason == "the response has no tokens"
+    assert found[0].reason == "empty: the response has no tokens"
     assert found[1].logprob.tolist() == pytest.approx([-np.log(3)])
-    assert found[2].reason == "prompt 1 + response 3 = 4 tokens, g reads 3"
+    assert found[2].reason == "too_long: prompt 1 + response 3 = 4 tokens, g reads 3"
     with pytest.raises(UsageError, match=r"maps to 3 dimensions.*'org/b' reads 2"):
-        read_projected(generator, Head(torch.zeros(3, 2)), projection, [])
-    with pytest.raises(UsageError, match="Token id 2 at response position 0"):
-        read_projected(generator, Head(torch.eye(2, 3)), projection, [trajectory("d", [2], [2])])
+        ProjectedHead(projection, Head(torch.zeros(3, 2)))
 
 
 def sampled(name: str, count: int) -> list[Trajectory]:
@@ -399,6 +410,6 @@ def test_the_tiny_base_is_met_better_than_by_an_untrained_map() -> None:
     truth = read_trajectories(base, fresh, kind="base_chat")
 
     def read(projection: Projection) -> list[Reading]:
-        return read_projected(generator, base.head, projection, fresh)
+        return read_projected(generator, base, base.head, projection, fresh)
 
     assert gap(read(found), truth) < 0.95 * gap(read(untrained), truth)

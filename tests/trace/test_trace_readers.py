@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -102,8 +103,7 @@ def test_half_precision_passes_its_check(saved_pair: SavedPair, tokenizer: Any) 
 def test_auto_dtype_is_float32_on_the_cpu_even_for_a_half_precision_checkpoint(
     saved_pair: SavedPair, tmp_path: Path
 ) -> None:
-    saved_pair.p.to(torch.bfloat16).save_pretrained(tmp_path)
-    saved_pair.p.float()
+    copy.deepcopy(saved_pair.p).to(torch.bfloat16).save_pretrained(tmp_path)
     saved_pair.tokenizer.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
     assert load_model(str(tmp_path), device="cpu").dtype == torch.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -180,6 +181,20 @@ def test_the_backbone_is_read_packed_and_has_no_language_head(model: RewardModel
     assert model.reader.packed
     assert model.reader.head.width == 1
     assert model.reader.head.weight.dtype == torch.float32
+
+
+def test_loading_is_silent_about_the_heads_and_later_warnings_are_not(
+    saved: Saved, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        load_prm(str(saved.folder), device="cpu")
+        assert caplog.messages == []
+        logger.warning("heard")
+        assert caplog.messages == ["heard"]
+    finally:
+        logger.removeHandler(caplog.handler)
 
 
 def test_rewards_differ_between_lines_and_rows(saved: Saved, model: RewardModel) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,3 +174,20 @@ def test_the_trace_is_the_same_with_and_without_a_chain(tmp_path: Any) -> None:
     for a, b in zip(plain, with_chain, strict=True):
         np.testing.assert_allclose(a.jsd_bits, b.jsd_bits, atol=1e-6)
         np.testing.assert_allclose(a.logprob_p, b.logprob_p, atol=1e-5)
+
+
+def test_a_long_response_needs_a_fraction_of_the_attention_tensor() -> None:
+    """24 layers x 16 heads at 4,096 tokens: 25 GB of attention, of which 10 % are allowed."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "perf.attention", "--head-width", "16"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["full_bytes"] > 25e9
+    assert found["share"] < 0.1
+    assert found["chain_length"] >= 8

@@ -39,6 +39,31 @@ def response_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
     return tuple(_encode(tokenizer, text, split_special_tokens=True))
 
 
+def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
+    """The bare question and a newline, behind a begin-of-text token where the tokenizer adds one.
+
+    No chat template, and no control token that the question happens to spell.
+    """
+    begin = tokenizer.bos_token_id
+    usual = tokenizer("0")["input_ids"]
+    return text_ids(
+        tokenizer, question + "\n", begin=begin is not None and list(usual[:1]) == [begin]
+    )
+
+
+def text_ids(tokenizer: Any, text: str, *, begin: bool) -> tuple[int, ...]:
+    """A user's text as ids, behind the begin-of-text token if asked for; no other control token.
+
+    With it, both are encoded as one text unless the user's spells a control token.
+    """
+    controls = _control_tokens(tokenizer)
+    if any(control in text for control in controls):
+        first = (tokenizer.bos_token_id,) if begin else ()
+        return (*first, *_plain_ids(tokenizer, text, controls))
+    whole = f"{tokenizer.bos_token}{text}" if begin else text
+    return tuple(_encode(tokenizer, whole))
+
+
 def follow_up_ids(
     tokenizer: Any,
     question: str,

@@ -60,35 +60,41 @@ class AttentionLog:
         """
         import torch
 
-        places = np.searchsorted(self._asked, lane[list(positions)])
+        places = torch.from_numpy(np.searchsorted(self._asked, lane[list(positions)]))
+        behind = torch.tensor(list(positions))[:, None] - torch.arange(len(lane))  # [R, L]
+        factor = nearness(behind)
         best: tuple[Tensor, Tensor] | None = None
         for layer in self._layers:
             device = layer.queries.device
-            queries = layer.queries.index_select(1, torch.from_numpy(places).to(device))
-            keys = _columns(layer.keys, lane)
-            weights = _weights(queries, keys, positions, layer)
-            best = _surest(best, *normalised(weights, positions))
+            behind, factor = behind.to(device), factor.to(device)
+            queries = layer.queries.index_select(1, places.to(device))
+            weights = _weights(queries, _columns(layer.keys, lane), behind, layer)
+            best = _surest(best, *normalised(weights, factor))
         assert best is not None  # a trunk has layers
         return best[1].amax(dim=0).cpu().numpy()
 
 
-def normalised(weights: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Attention [H, R, L] of tokens at `positions` -> entropies [H, R] and adjusted rows [H, R, L].
+def nearness(behind: Tensor) -> Tensor:
+    """What attention is scaled by, [R, L], for columns so many places behind the token.
 
-    Without the token itself and the first column, the nearest columns scaled down, each row summing
-    to one again. A row that is left with nothing stays zero, and is as sure as can be.
+    The token itself and the first column count for nothing, the nearest columns for less.
     """
     import torch
 
-    at = torch.tensor(list(positions), device=weights.device)[:, None]
-    distance = at - torch.arange(weights.shape[-1], device=weights.device)  # [R, L]
-    factor = torch.ones(distance.shape, dtype=weights.dtype, device=weights.device)
-    for near, value in enumerate(NEARNESS, start=1):
-        factor[distance == near] = value
-    factor[distance == 0] = 0.0
+    scale = torch.ones(len(NEARNESS) + 2)
+    scale[: len(NEARNESS) + 1] = torch.tensor((0.0, *NEARNESS))
+    factor = scale[behind.clamp(0, len(NEARNESS) + 1)]
     factor[:, 0] = 0.0
+    return factor
+
+
+def normalised(weights: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention [H, R, L] scaled by `factor` [R, L] -> entropies [H, R] and rows [H, R, L].
+
+    Each row sums to one again. One that is left with nothing stays zero, and is as sure as can be.
+    """
     rows = weights * factor
-    rows = rows / (rows.sum(dim=-1, keepdim=True) + _EPSILON)
+    rows /= rows.sum(dim=-1, keepdim=True) + _EPSILON
     entropy = -(rows * (rows + _EPSILON).log()).sum(dim=-1)
     return entropy, rows
 
@@ -103,16 +109,12 @@ def _columns(keys: Tensor, lane: Indices) -> Tensor:
     return keys.index_select(1, torch.from_numpy(lane).to(keys.device))
 
 
-def _weights(queries: Tensor, keys: Tensor, positions: Sequence[int], layer: _Layer) -> Tensor:
+def _weights(queries: Tensor, keys: Tensor, behind: Tensor, layer: _Layer) -> Tensor:
     """Causal attention [H, R, L] in float32 from queries [H, R, D] and keys [G, L, D]."""
-    import torch
-
     heads, groups = queries.shape[0], keys.shape[0]
     shared = queries.float().unflatten(0, (groups, heads // groups)).flatten(1, 2)
     scores = shared @ keys.float().transpose(1, 2) * layer.scaling
     scores = scores.unflatten(1, (heads // groups, queries.shape[1])).flatten(0, 1)
-    at = torch.tensor(list(positions), device=scores.device)[:, None]
-    behind = at - torch.arange(keys.shape[1], device=scores.device)
     hidden = behind < 0
     if layer.window is not None:
         hidden |= behind >= layer.window

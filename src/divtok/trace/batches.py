@@ -16,12 +16,15 @@ from divtok.errors import ResourceError, UsageError
 from divtok.progress import say
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace
+from divtok.trace.models import Reader
 from divtok.trace.packs import Ids, Indices, plan_packs
 
 if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+
+NO_TOKENS = "the response has no tokens"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +73,35 @@ def read_rows(
             continue
         results |= zip(packs.pop(0), done, strict=True)
     return [results[i] for i in range(len(rows))]
+
+
+def check_ids(row: Row, width: int) -> None:
+    """Refuse ids that the vocabulary has not, and a response that nothing predicts."""
+    if len(row.token_ids) and not len(row.prompt_ids):
+        raise UsageError(
+            f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
+            next_step="Give at least one prompt token, such as the begin-of-text token.",
+        )
+    for name, ids in (("prompt", row.prompt_ids), ("response", row.token_ids)):
+        outside = (ids < 0) | (ids >= width)
+        if outside.any():
+            position = int(outside.argmax())
+            raise UsageError(
+                f"Token id {ids[position]} at {name} position {position} of trajectory "
+                f"'{row.key}' lies outside the vocabulary of {width} that is read.",
+                next_step="Read with models of the generator's family.",
+            )
+
+
+def too_long(row: Row, reader: Reader) -> str | None:
+    """Why a row does not fit the model's context; None where it does."""
+    limit = reader.context_length
+    if limit is None or row.length <= limit:
+        return None
+    return (
+        f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
+        f"{reader.name} reads {limit}"
+    )
 
 
 def plain_ids(ids: Ids, name: str) -> Indices:

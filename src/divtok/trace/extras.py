@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from divtok.errors import UsageError
 from divtok.records import Chain, FloatArray, Reading, Trace
 from divtok.trace.kernels.common import Head
 from divtok.trace.packs import Indices
 from divtok.trace.projection import Projection
-from divtok.trace.readings import token_logprobs
+from divtok.trace.readings import failed_reading, make_reading, token_logprobs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +22,15 @@ class ProjectedHead:
 
     projection: Projection
     head: Head
+
+    def __post_init__(self) -> None:
+        mapped, read = self.projection.weight.shape[0], self.head.weight.shape[1]
+        if mapped != read:
+            raise UsageError(
+                f"The projection maps to {mapped} dimensions; the output layer of "
+                f"'{self.projection.base}' reads {read}.",
+                next_step="Use the projection that was learned for this pair of models.",
+            )
 
     def logprobs(self, states: Tensor, targets: Indices, workspace_bytes: int) -> FloatArray:
         """[N] log-probabilities of the targets, from the generator's hidden states [N, D]."""
@@ -37,14 +45,10 @@ class ProjectedHead:
         return found.cpu().numpy()
 
     def reading(self, key: str, logprob: FloatArray) -> Reading:
-        if not np.isfinite(logprob).all():
-            at = int(np.argmin(np.isfinite(logprob)))
-            return self.failed(key, f"nonfinite: no probability at response token {at}")
-        return Reading(key, self.projection.base, "projected", logprob.copy())
+        return make_reading(key, self.projection.base, "projected", logprob)
 
     def failed(self, key: str, reason: str) -> Reading:
-        nothing = np.empty(0, dtype=np.float32)
-        return Reading(key, self.projection.base, "projected", nothing, reason)
+        return failed_reading(key, self.projection.base, "projected", reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

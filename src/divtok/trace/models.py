@@ -85,7 +85,7 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
         dtype=loaded.dtype,
         revision=loaded.revision,
         packed=False,
-        length_switch=_length_switch(settings),
+        length_switch=length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), reader.head.width))
     expected = probe.logits_of(loaded.model, loaded.device)
@@ -136,7 +136,8 @@ def find_head(loaded: LoadedModel) -> Head:
     )
 
 
-def _length_switch(settings: Any) -> int | None:
+def length_switch(settings: Any) -> int | None:
+    """The length beyond which a model takes other positions; None where there is none."""
     rope = getattr(settings, "rope_parameters", None) or {}
     kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
     for kind in kinds:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.errors import DataError, ModelError, UsageError
+from divtok.errors import DataError, ModelError
 from divtok.models import DType, Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.attention import AttentionLog
-from divtok.trace.batches import Row, plain_ids, read_rows
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, too_long
 from divtok.trace.budget import Budget
 from divtok.trace.extras import Extras, Read
 from divtok.trace.heads import pair_metrics
@@ -98,7 +98,7 @@ class Pair:
 
     def _read_all(self, rows: Sequence[Row], budget: Budget, extras: Extras) -> list[Read]:
         for row in rows:
-            self._check_ids(row)
+            check_ids(row, self.vocab_size)
         refused = [self._unreadable(row) for row in rows]
         done = iter(
             read_rows(
@@ -113,34 +113,13 @@ class Pair:
             next(done) if trace is None else extras.unread(trace, self.p.name) for trace in refused
         ]
 
-    def _check_ids(self, row: Row) -> None:
-        if len(row.token_ids) and not len(row.prompt_ids):
-            raise UsageError(
-                f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
-                next_step="Give at least one prompt token, such as the begin-of-text token.",
-            )
-        for name, ids in (("prompt", row.prompt_ids), ("response", row.token_ids)):
-            outside = (ids < 0) | (ids >= self.vocab_size)
-            if outside.any():
-                position = int(outside.argmax())
-                raise UsageError(
-                    f"Token id {ids[position]} at {name} position {position} of trajectory "
-                    f"'{row.key}' lies outside the shared vocabulary of {self.vocab_size}.",
-                    next_step="Trace with models of the generator's family.",
-                )
-
     def _unreadable(self, row: Row) -> Trace | None:
         if not len(row.token_ids):
-            return self._failed(row, "empty", "the response has no tokens")
+            return self._failed(row, "empty", NO_TOKENS)
         for reader in (self.p, self.q):
-            limit = reader.context_length
-            if limit is not None and row.length > limit:
-                return self._failed(
-                    row,
-                    "too_long",
-                    f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} "
-                    f"tokens, {reader.name} reads {limit}",
-                )
+            reason = too_long(row, reader)
+            if reason is not None:
+                return self._failed(row, "too_long", reason)
         return None
 
     def _read(self, rows: Sequence[Row], workspace_bytes: int, extras: Extras) -> list[Read]:

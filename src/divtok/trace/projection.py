@@ -7,18 +7,12 @@ from the generator's pass alone. `divtok.trace.projection_fit` learns the map.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import DataError, UsageError
 from divtok.model_errors import need_module
-from divtok.records import Reading, Trajectory
-from divtok.trace.budget import Budget
-from divtok.trace.kernels.common import Head
-from divtok.trace.models import Reader
-from divtok.trace.readings import make_row, read_logprobs, token_logprobs
 
 if TYPE_CHECKING:
     import torch
@@ -123,40 +117,6 @@ class Projection:
         except (TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
         return projection
-
-
-def read_projected(
-    generator: Reader,
-    head: Head,
-    projection: Projection,
-    trajectories: Sequence[Trajectory],
-    *,
-    budget: Budget | None = None,
-) -> list[Reading]:
-    """Log-probabilities of each response from the base's output layer on mapped states, in order.
-
-    `head` is the base's; its trunk is not needed. Rows that cannot be read get the reason.
-    """
-    if projection.weight.shape[0] != head.weight.shape[1]:
-        raise UsageError(
-            f"The projection maps to {projection.weight.shape[0]} dimensions; the output layer of "
-            f"'{projection.base}' reads {head.weight.shape[1]}.",
-            next_step="Use the projection that was learned for this pair of models.",
-        )
-    moved = projection.to(head.weight.device)
-
-    def logprobs(states: Tensor, tokens: Tensor, workspace_bytes: int) -> Tensor:
-        return token_logprobs(moved.apply(states), head, tokens, workspace_bytes=workspace_bytes)
-
-    return read_logprobs(
-        generator,
-        [make_row(trajectory) for trajectory in trajectories],
-        logprobs,
-        model=projection.base,
-        kind="projected",
-        width=head.width,
-        budget=budget,
-    )
 
 
 def affine(weight: Tensor, bias: Tensor, states: Tensor) -> Tensor:

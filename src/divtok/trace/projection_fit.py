@@ -39,17 +39,18 @@ def fit_projection(
     patience: int = 5,
     max_epochs: int = 200,
     batch_tokens: int = 512,
-    learning_rate: float = 1e-3,
+    learning_rate: float = 3e-3,
     validation_share: float = 0.1,
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Projection:
     """Learn the map from the states of both models, one pair of matrices for each trajectory.
 
-    Whole trajectories are held out. An epoch that does not lower their loss is undone and halves
-    the learning rate; after `patience` of them in a row training stops. The best weights are kept.
-    It starts from the identity where that is better than the mean. Equal arguments give equal
-    weights on one device. Computes in float32 on `device`, by default where the states are.
+    Whole trajectories are held out. Training stops after `patience` epochs in a row that lower
+    their loss by less than a thousandth, and keeps the best weights; an epoch that does not lower
+    it at all is undone and halves the learning rate. It starts from the identity where that is
+    better than the mean. Equal arguments give equal weights on one device. Computes in float32 on
+    `device`, by default where the states are.
     """
     import torch
 
@@ -235,13 +236,12 @@ def _train(
         loss = held.loss(weight, bias)
         if progress is not None:
             progress(epoch, told, loss)
+        waited = 0 if loss < mark * (1 - _LEAST_GAIN) else waited + 1
+        mark = mark if waited else loss
         if loss < best[2]:
             best = (weight, bias, loss, epoch)
             kept = (inner.detach().clone(), shift.detach().clone())
-        if loss < mark * (1 - _LEAST_GAIN):
-            mark, waited = loss, 0
         else:
-            waited += 1
             learning_rate /= 2
             inner, shift, optimizer = _begin(kept, learning_rate)
     return _Best(*best, epochs=epoch, stopped_early=waited >= patience)

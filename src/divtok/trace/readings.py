@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from divtok.errors import UsageError
-from divtok.problems.encode import (
-    _control_tokens as control_tokens,  # pyright: ignore[reportPrivateUsage]
-)
-from divtok.problems.encode import (
-    _plain_ids as pieces_ids,  # pyright: ignore[reportPrivateUsage]
-)
-from divtok.records import Reading, ReadingKind, Trajectory
-from divtok.trace.batches import Row, plain_ids, read_rows
+from divtok.problems.encode import plain_prompt_ids
+from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, too_long
 from divtok.trace.budget import Budget
 from divtok.trace.heads import default_workspace
 from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
@@ -30,8 +25,6 @@ from divtok.trace.packs import build_pack
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Hidden states [N, D], the tokens they predict [N] and the bytes for logits -> log-probs [N].
-LogProbs = Callable[["Tensor", "Tensor", int], "Tensor"]
 T = TypeVar("T")
 
 
@@ -85,31 +78,6 @@ def token_logprobs(
     return logprobs
 
 
-def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
-    """The bare question and a newline, behind a begin-of-text token where the tokenizer adds one.
-
-    No chat template, and no control token that the question happens to spell.
-    """
-    begin = tokenizer.bos_token_id
-    usual = tokenizer("0")["input_ids"]
-    return text_ids(
-        tokenizer, question + "\n", begin=begin is not None and list(usual[:1]) == [begin]
-    )
-
-
-def text_ids(tokenizer: Any, text: str, *, begin: bool) -> tuple[int, ...]:
-    """A user's text as ids, behind the begin-of-text token if asked for; no other control token.
-
-    With it, both are encoded as one text unless the user's spells a control token.
-    """
-    controls = control_tokens(tokenizer)
-    if any(control in text for control in controls):
-        first = (tokenizer.bos_token_id,) if begin else ()
-        return (*first, *pieces_ids(tokenizer, text, controls))
-    whole = f"{tokenizer.bos_token}{text}" if begin else text
-    return tuple(tokenizer(whole, add_special_tokens=False)["input_ids"])
-
-
 def read_trajectories(
     reader: Reader,
     trajectories: Sequence[Trajectory],
@@ -124,6 +92,8 @@ def read_trajectories(
     `questions` then has one for each trajectory. A response without tokens, one too long and one
     with broken logits get none, and the reason.
     """
+    import torch
+
     if kind == "base_chat":
         rows = [make_row(t) for t in trajectories]
     elif kind == "base_plain" and questions is not None and len(questions) == len(trajectories):
@@ -136,12 +106,38 @@ def read_trajectories(
             next_step="Use base_chat, or base_plain with a question for each trajectory.",
         )
 
-    def logprobs(states: Tensor, tokens: Tensor, workspace_bytes: int) -> Tensor:
-        return token_logprobs(states, reader.head, tokens, workspace_bytes=workspace_bytes)
+    def read(states: Tensor, rows: Sequence[Row], workspace_bytes: int) -> list[Reading]:
+        tokens = torch.from_numpy(np.concatenate([row.token_ids for row in rows]))
+        found = token_logprobs(states, reader.head, tokens, workspace_bytes=workspace_bytes)
+        cuts = np.cumsum([len(row.token_ids) for row in rows])[:-1]
+        parts = np.split(found.cpu().numpy(), cuts)
+        return [
+            make_reading(row.key, reader.name, kind, part)
+            for row, part in zip(rows, parts, strict=True)
+        ]
 
-    return read_logprobs(
-        reader, rows, logprobs, model=reader.name, kind=kind, width=reader.head.width, budget=budget
+    def failed(key: str, reason: str) -> Reading:
+        return failed_reading(key, reader.name, kind, reason)
+
+    return _read(reader, rows, read, failed, budget=budget, doing=f"readings ({kind})")
+
+
+def make_reading(key: str, model: str, kind: ReadingKind, logprob: FloatArray) -> Reading:
+    """Log-probabilities [T] as a reading; where one is NaN, none and why."""
+    broken = np.isnan(logprob)
+    if not broken.any():
+        return Reading(key, model, kind, logprob.copy())
+    return failed_reading(
+        key,
+        model,
+        kind,
+        f"the logits of {model} are no distribution (NaN, +inf or all masked) at response "
+        f"token {int(np.argmax(broken))} of {len(logprob)}",
     )
+
+
+def failed_reading(key: str, model: str, kind: ReadingKind, reason: str) -> Reading:
+    return Reading(key, model, kind, np.empty(0, dtype=np.float32), reason)
 
 
 def make_row(trajectory: Trajectory, prompt: Sequence[int] | None = None) -> Row:
@@ -152,47 +148,6 @@ def make_row(trajectory: Trajectory, prompt: Sequence[int] | None = None) -> Row
         plain_ids(prompt_ids, "prompt_ids"),
         plain_ids(trajectory.token_ids, "token_ids"),
     )
-
-
-def read_logprobs(
-    reader: Reader,
-    rows: Sequence[Row],
-    logprobs: LogProbs,
-    *,
-    model: str,
-    kind: ReadingKind,
-    width: int,
-    budget: Budget | None = None,
-) -> list[Reading]:
-    """`logprobs` of the hidden states that `reader` gives; `model` is whose distribution it is.
-
-    That distribution is over `width` tokens.
-    """
-    import torch
-
-    def read(states: Tensor, rows: Sequence[Row], workspace_bytes: int) -> list[Reading]:
-        tokens = torch.from_numpy(np.concatenate([row.token_ids for row in rows]))
-        values = logprobs(states, tokens, workspace_bytes).cpu().numpy()
-        cuts = np.cumsum([len(row.token_ids) for row in rows])[:-1]
-        return [
-            _reading(row.key, part) for row, part in zip(rows, np.split(values, cuts), strict=True)
-        ]
-
-    def _reading(key: str, values: np.ndarray[Any, Any]) -> Reading:
-        broken = np.isnan(values)
-        if broken.any():
-            return failed(
-                key,
-                f"the logits of {model} are no distribution (NaN, +inf or all masked) at response "
-                f"token {int(np.argmax(broken))} of {len(values)}",
-            )
-        return Reading(key, model, kind, values.copy())
-
-    def failed(key: str, reason: str) -> Reading:
-        return Reading(key, model, kind, np.empty(0, dtype=np.float32), reason)
-
-    width = min(width, reader.head.width)
-    return _read(reader, rows, read, failed, width=width, budget=budget, doing=f"readings ({kind})")
 
 
 def read_states(
@@ -216,8 +171,7 @@ def read_states(
 
     broken = f"the hidden states of {reader.name} are no numbers (NaN or inf)"
     rows = [make_row(t) for t in trajectories]
-    width = reader.head.width
-    return _read(reader, rows, read, failed, width=width, budget=budget, doing="states")
+    return _read(reader, rows, read, failed, budget=budget, doing="states")
 
 
 def _read(
@@ -226,7 +180,6 @@ def _read(
     read: Callable[[Tensor, Sequence[Row], int], Sequence[T]],
     failed: Callable[[str, str], T],
     *,
-    width: int,
     budget: Budget | None,
     doing: str,
 ) -> list[T]:
@@ -241,7 +194,7 @@ def _read(
             return read(states, rows, workspace_bytes)
 
     for row in rows:
-        _check_ids(row, reader.head.width, width)
+        check_ids(row, reader.head.width)
     reasons = [_unreadable(row, reader) for row in rows]
     done = iter(
         read_rows(
@@ -261,34 +214,8 @@ def _read(
 
 def _unreadable(row: Row, reader: Reader) -> str | None:
     if not len(row.token_ids):
-        return "the response has no tokens"
-    limit = reader.context_length
-    if limit is not None and row.length > limit:
-        return (
-            f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
-            f"{reader.name} reads {limit}"
-        )
-    return None
-
-
-def _check_ids(row: Row, prompt_width: int, width: int) -> None:
-    if len(row.token_ids) and not len(row.prompt_ids):
-        raise UsageError(
-            f"Trajectory '{row.key}' has no prompt tokens, so nothing predicts its first.",
-            next_step="Give at least one prompt token, such as the begin-of-text token.",
-        )
-    for name, ids, known in (
-        ("prompt", row.prompt_ids, prompt_width),
-        ("response", row.token_ids, width),
-    ):
-        outside = (ids < 0) | (ids >= known)
-        if outside.any():
-            position = int(outside.argmax())
-            raise UsageError(
-                f"Token id {ids[position]} at {name} position {position} of trajectory "
-                f"'{row.key}' lies outside the vocabulary of {known}.",
-                next_step="Read with a model of the generator's family.",
-            )
+        return NO_TOKENS
+    return too_long(row, reader)
 
 
 def _check_shapes(states: Tensor, head: Head, targets: Tensor) -> None:

@@ -7,7 +7,8 @@ one output. Knows how such a model is fed and read; not how a confidence is made
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,21 +18,15 @@ import numpy as np
 from divtok.errors import ModelError
 from divtok.model_errors import need_transformers, reading
 from divtok.models import DType, LoadedModel, load_model, load_tokenizer, model_place
-from divtok.problems.encode import response_ids
+from divtok.problems.encode import response_ids, text_ids
 from divtok.progress import say
 from divtok.records import StepRewards
 from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
-from divtok.trace.models import (
-    Reader,
-)
-from divtok.trace.models import (
-    _length_switch as length_switch,  # pyright: ignore[reportPrivateUsage]
-)
+from divtok.trace.models import Reader, length_switch
 from divtok.trace.packs import build_pack
 from divtok.trace.probe import check_parts, fits, make_probe
-from divtok.trace.readings import text_ids
 from divtok.trace.trunks import packed_trunk, padded_trunk
 
 if TYPE_CHECKING:
@@ -189,16 +184,30 @@ def load_prm(
     tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trust_remote_code)
     _check_begin(tokenizer)
     weight, bias = _value_head(ref, revision)
-    loaded = load_model(
-        ref,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-        device_map=device_map,
-        trust_remote_code=trust_remote_code,
-        backbone=True,
-    )
+    with _without_warnings():
+        loaded = load_model(
+            ref,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+            backbone=True,
+        )
     return RewardModel(_make_reader(loaded, weight, bias))
+
+
+@contextmanager
+def _without_warnings() -> Generator[None]:
+    """transformers warns of weights that a backbone has no use for: here, both heads."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
 
 
 def _lines(key: str, layout: StepLayout) -> _Lines:
