@@ -270,5 +270,28 @@ def test_projections_are_learned_from_a_run_and_scored_with(tmp_path: Path) -> N
     with run.lock():
         stages.trace(run, again)
         stages.score(run, again)
+    with pytest.raises(ConfigError, match=r"from divtok/tiny-0.5m to divtok/tiny-0.5m-base, not"):
+        check_choices(again.model_copy(update={"bases": {GENERATOR: "divtok/tiny-0.9m-base"}}))
+    reader = again.trace.model_copy(update={"reader": "divtok/tiny-0.9m"})
+    with pytest.raises(ConfigError, match=r"'divtok/tiny-0.9m' reads its trajectories"):
+        check_choices(again.model_copy(update={"trace": reader}))
+    stale = replace(fitted.projection, base_digest="another")
+    stale.save(fitted.path)
+    with pytest.raises(ConfigError, match=r"learned with other weights of 'divtok/tiny-0.5m-base'"):
+        check_choices(again)
     assert {r.kind for r in run.readings.read()} == {"projected"}
     assert all(value is not None and 0 < value <= 1 for value in values(run, "basecal_proj"))
+
+
+def test_failed_evidence_is_made_again_only_when_asked(tmp_path: Path) -> None:
+    config = small_config("score.estimators=['prm']")
+    run = gathered(tmp_path, config)
+    good = rows_of(run.rewards)
+    with run.lock():
+        first = run.rewards.read()[0]
+        nothing = np.empty(0, dtype=np.float32)
+        run.rewards.append([replace(first, rewards=nothing, reason="too long")])
+        evidence.gather(run, config)
+        assert sum(r.reason is not None for r in run.rewards.read()) == 1
+        evidence.gather(run, config, retry_failed=True)
+    assert sorted(rows_of(run.rewards)) == sorted(good)

@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from divtok.cli.options import JsonOption, RunArgument, open_run
+from divtok.cli.options import (
+    JsonOption,
+    OverridesArgument,
+    RetryOption,
+    RunArgument,
+    open_run,
+)
 
-OverridesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...", help="Config overrides, as in: score.estimators=whitebox"
-    ),
-]
 
-
-def gather(run: RunArgument, overrides: OverridesArgument = None) -> None:
+def gather(
+    run: RunArgument, overrides: OverridesArgument = None, retry_failed: RetryOption = False
+) -> None:
     """Gather what a run's estimators need: chains, replies, base readings, rewards.
 
     Only what the estimators of the config name, and only the rows that are missing. Give
@@ -33,8 +34,8 @@ def gather(run: RunArgument, overrides: OverridesArgument = None) -> None:
     config = results.stored_config(store, overrides or [])
     check_choices(config)
     with store.lock():
-        stages.trace(store, config)
-        evidence.gather(store, config)
+        stages.trace(store, config, retry_failed=retry_failed)
+        evidence.gather(store, config, retry_failed=retry_failed)
         store.write_config(to_yaml(config))
 
 

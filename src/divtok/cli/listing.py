@@ -14,6 +14,7 @@ from divtok.cli.options import JsonOption
 
 class Kind(StrEnum):
     ESTIMATORS = "estimators"
+    SETS = "sets"
     FAMILIES = "families"
     BENCHMARKS = "benchmarks"
 
@@ -21,9 +22,10 @@ class Kind(StrEnum):
 def ls(
     kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
 ) -> None:
-    """List the estimators, families or benchmarks, plug-ins included."""
+    """List the estimators, sets of them, families or benchmarks, plug-ins included."""
     rows = {
         Kind.ESTIMATORS: _estimators,
+        Kind.SETS: _sets,
         Kind.FAMILIES: _families,
         Kind.BENCHMARKS: _benchmarks,
     }[kind]()
@@ -48,6 +50,16 @@ def _estimators() -> list[dict[str, Any]]:
             "bounded": spec.bounded,
         }
         for spec in ESTIMATORS
+    ]
+
+
+def _sets() -> list[dict[str, Any]]:
+    from divtok.score import ESTIMATOR_SETS, expand_estimators
+
+    found = {name: [spec.name for spec in expand_estimators([name])] for name in ESTIMATOR_SETS}
+    return [
+        {"name": name, "summary": ", ".join(members), "estimators": members}
+        for name, members in found.items()
     ]
 
 

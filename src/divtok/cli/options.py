@@ -20,6 +20,12 @@ ConfigArguments = Annotated[
         show_default=False,
     ),
 ]
+OverridesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...", help="Config overrides, as in: score.estimators=whitebox"
+    ),
+]
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of the run, under runs/.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the run, anywhere.")]
 FamilyOption = Annotated[str | None, typer.Option("--family", help="Preset of models and theta.")]

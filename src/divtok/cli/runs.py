@@ -18,6 +18,7 @@ from divtok.cli.options import (
     LimitOption,
     NameOption,
     OutOption,
+    OverridesArgument,
     RetryOption,
     RunArgument,
     SeedOption,
@@ -51,7 +52,7 @@ def run(
     device_map: DeviceMapOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
-    """Everything: generate, grade, trace, score, evaluate and report, resuming what is there."""
+    """Everything from generate to report, resuming what is there."""
     config = config_from(
         arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
     )
@@ -114,16 +115,20 @@ def trace(
 
 def score(
     run: RunArgument,
+    overrides: OverridesArgument = None,
     theta: Annotated[
         float | None, typer.Option("--theta", help="Threshold in bits, instead of the stored one.")
     ] = None,
 ) -> None:
-    """Turn a run's traces into confidences, with every estimator the config asks for."""
+    """Turn a run's traces into confidences, with every estimator the config asks for.
+
+    What an estimator needs beside the trace must have been gathered.
+    """
     from divtok.pipeline import results, stages
     from divtok.score import check_parameter
 
     store = open_run(run)
-    config = results.stored_config(store)
+    config = results.stored_config(store, overrides or [])
     if theta is not None:
         check_parameter("theta", theta)
         section = config.score.model_copy(update={"theta": theta})
@@ -169,9 +174,7 @@ def report(run: RunArgument) -> None:
 
 def fit(
     family: Annotated[str, typer.Argument(help="The family whose theta is to be chosen.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config overrides.")
-    ] = None,
+    overrides: OverridesArgument = None,
     name: NameOption = None,
     out: OutOption = None,
     limit: Annotated[int, typer.Option("--limit", help="Problems of the fitting set.")] = 100,
@@ -220,7 +223,7 @@ def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> 
         stages.generate(store, config)
         stages.grade(store, config, retry_failed=retry_failed)
         stages.trace(store, config, retry_failed=retry_failed)
-        evidence.gather(store, config)
+        evidence.gather(store, config, retry_failed=retry_failed)
         stages.score(store, config)
 
 

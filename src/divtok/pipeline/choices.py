@@ -9,8 +9,10 @@ from pathlib import Path
 
 from divtok.config import RunConfig
 from divtok.errors import ConfigError, did_you_mean
+from divtok.families import Generator
 from divtok.pipeline.common import digest_of
 from divtok.score import Estimator, expand_estimators
+from divtok.trace.projection import Projection
 
 # Tables and figures compare with these, so they are scored whatever else is asked for.
 ALWAYS_SCORED = ("count", "length")
@@ -78,19 +80,44 @@ def _check_evidence(config: RunConfig) -> None:
         raise _lacking(config, "rewards", "the family has no reward model", "evidence.prm=MODEL")
     if "projected" in needed:
         for generator in generators:
-            file = config.projections.get(generator.model)
-            if file is None or not Path(file).is_file():
-                raise _lacking(
-                    config,
-                    "projected",
-                    f"there is no projection of '{generator.model}'"
-                    + ("" if file is None else f" at '{file}'"),
-                    f"projections.{generator.model}=FILE, made by 'divtok fit-projection'",
-                )
+            _check_projection(config, generator)
     file = config.evidence.relevance
     if "relevance" in needed and (file is None or not Path(file).is_file()):
         why = "no weights are given" if file is None else f"there is no file '{file}'"
         raise _lacking(config, "relevance", why, "evidence.relevance=FILE")
+
+
+def _check_projection(config: RunConfig, generator: Generator) -> None:
+    """Refuse a projection that is missing, or that was learned for other models than these."""
+    file = config.projections.get(generator.model)
+    if file is None or not Path(file).is_file():
+        raise _lacking(
+            config,
+            "projected",
+            f"there is no projection of '{generator.model}'"
+            + ("" if file is None else f" at '{file}'"),
+            f"projections.{generator.model}=FILE, made by 'divtok fit-projection'",
+        )
+    if config.pair_for(generator)[0] != generator.model:
+        raise ConfigError(
+            f"A projection maps the states of '{generator.model}', but "
+            f"'{config.pair_for(generator)[0]}' reads its trajectories.",
+            next_step="Leave out trace.reader, or the estimator basecal_proj.",
+        )
+    found = Projection.load(file)
+    models = (generator.model, config.base_for(generator))
+    if models != (found.generator, found.base):
+        raise ConfigError(
+            f"The projection '{file}' leads from {found.generator} to {found.base}, not from "
+            f"{models[0]} to {models[1]}.",
+            next_step="Make one for these: divtok fit-projection",
+        )
+    for ref, digest in ((found.generator, found.generator_digest), (found.base, found.base_digest)):
+        if digest and digest != digest_of(config, ref):
+            raise ConfigError(
+                f"The projection '{file}' was learned with other weights of '{ref}'.",
+                next_step="Learn it again: divtok fit-projection",
+            )
 
 
 def _lacking(config: RunConfig, kind: str, why: str, setting: str) -> ConfigError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -56,20 +56,20 @@ R = TypeVar("R")
 Make: TypeAlias = Callable[[Sequence[Trajectory]], Sequence[R]]
 
 
-def gather(run: Run, config: RunConfig) -> None:
+def gather(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> replies, readings, rewards and relevance, as far as they are needed"""
     needed = needed_evidence(config)
     if "statement" in needed and config.protocol == "cot":
-        ask(run, config)
+        ask(run, config, retry_failed=retry_failed)
     if "base" in needed:
-        read_bases(run, config)
+        read_bases(run, config, retry_failed=retry_failed)
     if "rewards" in needed:
-        reward(run, config)
+        reward(run, config, retry_failed=retry_failed)
     if "relevance" in needed:
         weigh(run, config)
 
 
-def ask(run: Run, config: RunConfig) -> None:
+def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> replies: each generator is asked how sure it is."""
     generators = config.generator_presets()
     identity = {
@@ -80,7 +80,7 @@ def ask(run: Run, config: RunConfig) -> None:
     }
     check_section(run, run.replies, "replies", identity)
     questions = stored_questions(run)
-    present = run.replies.keys()
+    present = _present(run.replies, retry_failed)
     for generator, rows in _by_generator(run, config):
         # Like lengths together, so that little is padded; a reply does not depend on its batch.
         rows = sorted(rows, key=lambda t: (len(t.prompt_ids) + len(t.token_ids), t.key))
@@ -104,7 +104,7 @@ def ask(run: Run, config: RunConfig) -> None:
         _fill(f"ask {generator.model}", run.replies, batches, present, lambda t: (t.key,), replies)
 
 
-def read_bases(run: Run, config: RunConfig) -> None:
+def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> readings by the base models"""
     bases = {g.model: b for g in config.generator_presets() if (b := config.base_for(g))}
     identity = {
@@ -115,7 +115,7 @@ def read_bases(run: Run, config: RunConfig) -> None:
     check_section(run, run.readings, "base", identity)
     questions = stored_questions(run)
     kind = _base_kind(config)
-    present = run.readings.keys()
+    present = _present(run.readings, retry_failed)
     for generator, rows in _by_generator(run, config):
         base = bases.get(generator.model)
         if base is None:
@@ -151,7 +151,7 @@ def read_bases(run: Run, config: RunConfig) -> None:
         )
 
 
-def reward(run: Run, config: RunConfig) -> None:
+def reward(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> rewards by the process reward model"""
     prm = config.prm
     assert prm is not None  # refused before
@@ -181,7 +181,7 @@ def reward(run: Run, config: RunConfig) -> None:
         f"reward with {prm}",
         run.rewards,
         packs_of(rows, config.trace),
-        run.rewards.keys(),
+        _present(run.rewards, retry_failed),
         lambda t: (t.key, prm),
         rewards,
     )
@@ -262,6 +262,14 @@ def _no_base(trajectory: Trajectory, kind: ReadingKind) -> Reading:
 
 def _base_kind(config: RunConfig) -> ReadingKind:
     return "base_chat" if config.evidence.base_prompt == "chat" else "base_plain"
+
+
+def _present(table: Table[Any], retry_failed: bool) -> set[Key]:
+    """The rows that need not be made again."""
+    present = table.keys()
+    if retry_failed:
+        present -= {table.layout.key_of(row) for row in table.read() if row.reason is not None}
+    return present
 
 
 def _rows(table: Table[R], wanted: bool) -> list[R]:
