@@ -22,7 +22,9 @@ from divtok.trace.pair import load_pair
 
 TINY = FAMILIES["tiny"]
 FOLDER = Path(resolve_model(TINY.auxiliary)).parent
-MODELS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+FOLDERS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+REWARD_MODEL = "tiny-prm"
+MODELS = [name for name in FOLDERS if name != REWARD_MODEL]
 GENERATORS = [generator.model for generator in TINY.generators]
 MOST_BYTES = 15_000_000
 
@@ -46,11 +48,29 @@ def test_every_model_of_the_preset_is_there() -> None:
         assert Path(resolve_model(name)).parent == FOLDER
 
 
+def test_every_generator_has_its_base_and_there_is_a_reward_model() -> None:
+    bases = [f"{name.removeprefix('divtok/')}-base" for name in GENERATORS]
+    assert sorted([*bases, REWARD_MODEL, *(m for m in MODELS if "base" not in m)]) == FOLDERS
+
+
 def test_the_weights_are_safetensors_alone() -> None:
-    for model in MODELS:
+    for model in FOLDERS:
         names = {path.name for path in (FOLDER / model).iterdir()}
         assert "model.safetensors" in names
         assert not [n for n in names if n.endswith((".bin", ".pt", ".pth", ".pkl", ".py", ".h5"))]
+
+
+def test_the_output_layer_is_not_stored_a_second_time() -> None:
+    from safetensors import safe_open
+
+    for model in FOLDERS:
+        with safe_open(FOLDER / model / "model.safetensors", "pt") as stored:
+            assert "lm_head.weight" not in stored.keys()  # noqa: SIM118
+            assert stored.metadata() == {"format": "pt"}
+            assert {str(stored.get_tensor(key).dtype) for key in stored.keys()} == {  # noqa: SIM118
+                "torch.float16"
+            }
+        assert config_of(model)["tie_word_embeddings"]
 
 
 def test_four_sizes_with_vocabularies_of_several_widths() -> None:
@@ -76,7 +96,7 @@ def test_the_generators_grow_and_the_auxiliary_is_smaller() -> None:
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "chat_template.jinja"])
 def test_all_sizes_share_one_tokenizer(file: str) -> None:
-    assert len({(FOLDER / model / file).read_bytes() for model in MODELS}) == 1
+    assert len({(FOLDER / model / file).read_bytes() for model in FOLDERS}) == 1
 
 
 def test_the_tokenizer_writes_back_any_text() -> None:
