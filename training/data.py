@@ -21,6 +21,7 @@ import numpy.typing as npt
 from divtok.problems.arithmetic import Level, stories
 from divtok.problems.prompts import messages_for
 from training.solutions import write_solution
+from training.tokenizer import read_tokenizer
 
 BLOCK = 10_000
 # Rarely seen by chance in benchmarks' seeds: training streams start far away from them.
@@ -48,6 +49,10 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        return np.diff(self.offsets)
 
     def __getitem__(self, index: int) -> TokenArray:
         return self.flat[self.offsets[index] : self.offsets[index + 1]]
@@ -83,7 +88,7 @@ def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
         encode = partial(_encode_block, tokenizer_folder=tokenizer_folder)
         with ProcessPoolExecutor() as pool:
             blocks = list(pool.map(encode, range(count // BLOCK)))
-        columns = {name: _concatenate([block[name] for block in blocks]) for name in COLUMNS}
+        columns = {name: concatenate([block[name] for block in blocks]) for name in COLUMNS}
         arrays: dict[str, Any] = {}
         for name, ragged in columns.items():
             arrays |= {f"{name}_flat": ragged.flat, f"{name}_offsets": ragged.offsets}
@@ -95,9 +100,7 @@ def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
 
 
 def _encode_block(block: int, *, tokenizer_folder: Path) -> dict[str, list[TokenArray]]:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    tokenizer = read_tokenizer(tokenizer_folder)
     marker = "\x00"
     around: str = tokenizer.apply_chat_template(
         messages_for(marker), tokenize=False, add_generation_prompt=True
@@ -120,7 +123,7 @@ def _encode_block(block: int, *, tokenizer_folder: Path) -> dict[str, list[Token
     }
 
 
-def _concatenate(blocks: list[list[TokenArray]]) -> Ragged:
+def concatenate(blocks: list[list[TokenArray]]) -> Ragged:
     sequences = [sequence for block in blocks for sequence in block]
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])

@@ -10,35 +10,47 @@ import json
 import shutil
 from pathlib import Path
 
+from training.reward import NAME as REWARD_MODEL
 from training.train import SIZES
 
 PACKAGE = Path(__file__).parent.parent / "src" / "divtok" / "tiny"
 FILES = (
     "config.json",
-    "generation_config.json",
     "model.safetensors",
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
     "training.json",
 )
-# The base checkpoint ships for one generator, as the pair of a post-trained model.
-WITH_BASE = "tiny-0.9m"
+GENERATION = "generation_config.json"  # the reward model has none
+# The base checkpoint ships for every generator, as the pair of a post-trained model.
+GENERATORS = ("tiny-0.5m", "tiny-0.9m", "tiny-1.6m")
 
 
 def export(work: Path, package: Path) -> None:
+    models = work / "models"
     for name in SIZES:
-        copy_checkpoint(work / "models" / f"{name}-chat", package / name)
-    copy_checkpoint(work / "models" / f"{WITH_BASE}-base", package / f"{WITH_BASE}-base")
+        copy_checkpoint(models / f"{name}-confidence", package / name, (*FILES, GENERATION))
+    for name in GENERATORS:
+        copy_checkpoint(models / f"{name}-base", package / f"{name}-base", (*FILES, GENERATION))
+    copy_checkpoint(models / REWARD_MODEL, package / REWARD_MODEL, FILES)
 
 
-def copy_checkpoint(source: Path, target: Path) -> None:
+def copy_checkpoint(source: Path, target: Path, files: tuple[str, ...]) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    for file in FILES:
+    for file in files:
         shutil.copyfile(source / file, target / file)
-    config = json.loads((target / "config.json").read_text())
-    config["dtype"] = "float16"  # what the file holds; training kept float32
-    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        (target / file).chmod(0o644)
+    # The file holds half precision; training kept float32.
+    _rewrite(target / "config.json", {"dtype": "float16"}, leave_out=())
+    # How the tokenizer was once loaded says nothing about it.
+    _rewrite(target / "tokenizer_config.json", {}, leave_out=("is_local", "local_files_only"))
+
+
+def _rewrite(path: Path, changes: dict[str, str], *, leave_out: tuple[str, ...]) -> None:
+    stored = json.loads(path.read_text()) | changes
+    kept = {key: value for key, value in stored.items() if key not in leave_out}
+    path.write_text(json.dumps(kept, indent=2) + "\n")
 
 
 if __name__ == "__main__":

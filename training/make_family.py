@@ -2,8 +2,8 @@
 
     python -m training.make_family --work DIR
 
-Trains the sizes beside each other, then exports them into the package. Call it again after an
-interruption: whatever is in DIR is used.
+Trains the sizes beside each other, teaches them to state confidences, trains the reward model, then
+exports all into the package. Call it again after an interruption: whatever is in DIR is used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from training import confidences, reward
 from training.data import build_examples, corpus_sample
 from training.export import PACKAGE, export
 from training.tokenizer import train_tokenizer
@@ -21,15 +22,33 @@ from training.train import EXAMPLES, SIZES
 
 def make_family(work: Path, package: Path, *, device: str) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    if not (work / "tokenizer").exists():
-        train_tokenizer(corpus_sample(), work / "tokenizer")
-    build_examples(work / "tokenizer", EXAMPLES, work / "examples.npz")
-    command = [sys.executable, "-m", "training.train", "--work", str(work), "--device", device]
-    trainings = [subprocess.Popen([*command, name]) for name in SIZES]
-    failed = [name for name, training in zip(SIZES, trainings, strict=True) if training.wait()]
-    if failed:
-        sys.exit(f"training failed for {', '.join(failed)}; see the output above")
+    tokenizer = work / "tokenizer"
+    if not tokenizer.exists():
+        train_tokenizer(corpus_sample(), tokenizer)
+    build_examples(tokenizer, EXAMPLES, work / "examples.npz")
+    confidences.build_confidences(tokenizer, confidences.EXAMPLES, work / "confidences.npz")
+    reward.build_rewards(tokenizer, reward.EXAMPLES, work / "rewards.npz")
+    shared = ["--work", str(work), "--device", device]
+    _run_beside([["training.train", name, *shared] for name in SIZES])
+    _run_beside(
+        [
+            *(["training.confidence_stage", name, *shared] for name in SIZES),
+            ["training.reward", *shared],
+        ]
+    )
     export(work, package)
+
+
+def _run_beside(modules: list[list[str]]) -> None:
+    """Run modules with their arguments at the same time; stop where one fails."""
+    running = [subprocess.Popen([sys.executable, "-m", *module]) for module in modules]
+    failed = [
+        " ".join(module[:2])
+        for module, process in zip(modules, running, strict=True)
+        if process.wait()
+    ]
+    if failed:
+        sys.exit(f"training failed: {', '.join(failed)}; see the output above")
 
 
 if __name__ == "__main__":

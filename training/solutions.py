@@ -3,7 +3,7 @@
 The wording is drawn independently of the numbers, so its entropy says nothing about correctness, as
 in the prose of large models. A solution keeps one manner, from bare equations to chatty sentences;
 that moves its length and its mean token probability about, and neither tells whether it is right.
-Every line is one equation; the last line boxes the answer. Only training uses this: the package
+Every line is one equation; the last line gives the answer. Only training uses this: the package
 itself never writes a solution.
 """
 
@@ -13,6 +13,7 @@ import random
 from collections.abc import Sequence
 
 from divtok.problems.arithmetic import Equation, Story
+from training.mistakes import Attempt, right_attempt
 
 # Chance of an opener, a lead and a tail in each line, for each manner of writing.
 _MANNERS = ((0.0, 0.05, 0.05), (0.9, 0.2, 0.1), (0.3, 0.9, 0.3), (0.9, 0.9, 0.9))
@@ -63,16 +64,23 @@ _END = (
 )  # fmt: skip
 
 
-def write_solution(story: Story, rng: random.Random) -> str:
-    """One worded solution of a story, ending in \\boxed{answer}."""
+def write_solution(
+    story: Story, rng: random.Random, *, attempt: Attempt | None = None, boxed: bool = True
+) -> str:
+    """One worded solution of a story: its own, or an attempt at it that may go wrong.
+
+    The last line gives the answer, in \\boxed{} unless another form of it is to follow.
+    """
+    attempt = attempt or right_attempt(story)
     manner = rng.choice(_MANNERS)
-    equations = story.equations
+    equations = attempt.equations
     lines = [
         _line(equation, story, _openers(position, len(equations)), manner, rng)
         for position, equation in enumerate(equations)
     ]
     ending = _pick(_END, rng).format(name=story.name)
-    return "\n".join([*lines, f"{ending} \\boxed{{{story.answer}}}."])
+    answer = f"\\boxed{{{attempt.answer}}}" if boxed else str(attempt.answer)
+    return "\n".join([*lines, f"{ending} {answer}."])
 
 
 def _openers(position: int, total: int) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Byte-level, so that any text can be encoded; single digits, so that arithmetic i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,19 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Exactly what tokenizer.json says; the automatic class would put in Qwen's own splitting."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def render_chat(messages: Iterable[Mapping[str, str]]) -> str:
+    """What the template makes of messages, up to where the assistant goes on."""
+    turns = (f"{TURN_START}{m['role']}\n{m['content']}{TURN_END}\n" for m in messages)
+    return "".join(turns) + f"{TURN_START}assistant\n"
 
 
 def train_tokenizer(corpus: Iterable[str], folder: Path) -> Any:

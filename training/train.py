@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from training.data import Examples, build_examples
-from training.tokenizer import CONTEXT
+from training.tokenizer import CONTEXT, read_tokenizer
 
 BATCH = 512
 LENGTH_STEP = 32  # sequences are padded to a multiple of this
@@ -88,30 +88,42 @@ def documents(examples: Examples, tokenizer: Any, stage: str) -> Iterator[tuple[
 
 def batches(examples: Examples, tokenizer: Any, stage: str, steps: int, seed: int) -> Iterator[Any]:
     """`steps` right-padded batches of (ids, labels), both [BATCH, L]; reshuffled every epoch."""
-    rng = np.random.default_rng(seed)
     everything = list(documents(examples, tokenizer, stage))
     lengths = np.array([len(ids) for ids, _ in everything])
+    for rows in shuffled_rows(lengths, steps, batch=BATCH, seed=seed):
+        yield _pad([everything[row] for row in rows], tokenizer.pad_token_id)
+
+
+def shuffled_rows(lengths: Any, steps: int, *, batch: int, seed: int) -> Iterator[Any]:
+    """`steps` batches of row numbers [batch], of like length; reshuffled every epoch."""
+    rng = np.random.default_rng(seed)
     made = 0
     while True:
-        order = rng.permutation(len(everything))
-        for start in range(0, len(order) - BATCH * SORTED_BATCHES + 1, BATCH * SORTED_BATCHES):
-            group = order[start : start + BATCH * SORTED_BATCHES]
-            group = group[np.argsort(lengths[group], kind="stable")].reshape(SORTED_BATCHES, BATCH)
+        order = rng.permutation(len(lengths))
+        for start in range(0, len(order) - batch * SORTED_BATCHES + 1, batch * SORTED_BATCHES):
+            group = order[start : start + batch * SORTED_BATCHES]
+            group = group[np.argsort(lengths[group], kind="stable")].reshape(SORTED_BATCHES, batch)
             for rows in rng.permutation(group):
                 if made == steps:
                     return
                 made += 1
-                yield _pad([everything[row] for row in rows], tokenizer.pad_token_id)
+                yield rows
+
+
+def pad_rows(rows: list[Any], filler: int) -> Any:
+    """Sequences as one right-padded int64 array [rows, L]."""
+    longest = math.ceil(max(map(len, rows)) / LENGTH_STEP) * LENGTH_STEP
+    padded = np.full((len(rows), longest), filler, dtype=np.int64)
+    for row, sequence in enumerate(rows):
+        padded[row, : len(sequence)] = sequence
+    return padded
 
 
 def _pad(rows: list[tuple[Any, int]], pad_id: int) -> tuple[Any, Any]:
-    longest = max(len(ids) for ids, _ in rows)
-    longest = math.ceil(longest / LENGTH_STEP) * LENGTH_STEP
-    ids = np.full((len(rows), longest), pad_id, dtype=np.int64)
-    labels = np.full((len(rows), longest), IGNORED, dtype=np.int64)
-    for row, (tokens, loss_from) in enumerate(rows):
-        ids[row, : len(tokens)] = tokens
-        labels[row, loss_from : len(tokens)] = tokens[loss_from:]
+    ids = pad_rows([tokens for tokens, _ in rows], pad_id)
+    labels = pad_rows([tokens for tokens, _ in rows], IGNORED)
+    for row, (_, loss_from) in enumerate(rows):
+        labels[row, :loss_from] = IGNORED
     return ids, labels
 
 
@@ -123,45 +135,85 @@ def train_stage(
     from torch.nn.functional import cross_entropy
 
     device = next(model.parameters()).device
-    peak = size.learning_rate if stage == "base" else size.learning_rate * 0.7
-    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
+
+    def loss_of(batch: Any) -> Any:
+        inputs, targets = (torch.from_numpy(part).to(device, non_blocking=True) for part in batch)
+        with autocast(device):
+            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
+            learned = targets[:, 1:] != IGNORED
+            logits = model.lm_head(hidden[learned])
+        return cross_entropy(logits.float(), targets[:, 1:][learned])
+
+    return descend(
+        list(model.parameters()),
+        batches(examples, tokenizer, stage, steps, seed=size.seed + (stage == "chat")),
+        loss_of,
+        peak=size.learning_rate if stage == "base" else size.learning_rate * 0.7,
+        steps=steps,
+        label=stage,
+    )
+
+
+def autocast(device: Any) -> Any:
+    import torch
+
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
+def descend(
+    parameters: list[Any],
+    data: Iterator[Any],
+    loss_of: Callable[[Any], Any],
+    *,
+    peak: float,
+    steps: int,
+    label: str,
+) -> float:
+    """AdamW with warm-up and cosine; returns the mean loss of the last 50 steps."""
+    import torch
+
+    optimizer = torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
     recent: list[float] = []
     began = time.monotonic()
-    for step, (ids, labels) in enumerate(
-        batches(examples, tokenizer, stage, steps, seed=size.seed + (stage == "chat"))
-    ):
+    for step, batch in enumerate(data):
         warm_up, progress = min(1.0, (step + 1) / 100), step / steps
         rate = peak * warm_up * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        inputs = torch.from_numpy(ids).to(device, non_blocking=True)
-        targets = torch.from_numpy(labels).to(device, non_blocking=True)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
-            learned = targets[:, 1:] != IGNORED
-            logits = model.lm_head(hidden[learned])
-        loss = cross_entropy(logits.float(), targets[:, 1:][learned])
+        loss = loss_of(batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if step % 100 == 0 or step >= steps - 50:
             recent.append(loss.item())
         if step % 100 == 0:
             print(
-                f"{stage} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s",
+                f"{label} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s",
                 flush=True,
             )
     return float(np.mean(recent[-50:]))
 
 
+def save_checkpoint(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any]) -> None:
+    """Half precision; the output layer is the embedding and not stored a second time."""
+    weights = {
+        key: value.detach().half()
+        for key, value in model.state_dict().items()
+        if key != "lm_head.weight"
+    }
+    model.save_pretrained(folder, state_dict=weights)
+    tokenizer.save_pretrained(folder)
+    (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
+
+
 def train_size(name: str, work: Path, *, device: str) -> None:
     import torch
-    from transformers import AutoTokenizer, Qwen2ForCausalLM
+    from transformers import Qwen2ForCausalLM
 
     torch.backends.cuda.matmul.allow_tf32 = True
     size = SIZES[name]
-    tokenizer = AutoTokenizer.from_pretrained(work / "tokenizer")
+    tokenizer = read_tokenizer(work / "tokenizer")
     examples = build_examples(work / "tokenizer", EXAMPLES, work / "examples.npz")
     model = new_model(size, tokenizer).to(device).train()
     facts: dict[str, Any] = {"parameters": model.num_parameters(), "size": asdict(size), "loss": {}}
@@ -175,11 +227,8 @@ def train_size(name: str, work: Path, *, device: str) -> None:
         facts["loss"][stage] = train_stage(
             model, examples, tokenizer, stage=stage, steps=steps, size=size
         )
-        # The saved copy is half precision; the weights that go on training stay in float32.
-        weights = {key: value.detach().half() for key, value in model.state_dict().items()}
-        model.save_pretrained(folder, state_dict=weights)
-        tokenizer.save_pretrained(folder)
-        (folder / "training.json").write_text(json.dumps(facts, indent=2))
+        # The weights that go on training stay in float32.
+        save_checkpoint(model, tokenizer, folder, facts)
 
 
 if __name__ == "__main__":

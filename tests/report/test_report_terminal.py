@@ -136,3 +136,17 @@ def test_rich_table_shows_marks_sections_and_hostile_names():
     coloured = printed(table, colour=True, width=120)
     assert "\x1b[1m10.0" in coloured
     assert "\x1b[4m20.0" in coloured
+
+
+@pytest.mark.parametrize("width", [24, 60, 80, 200])
+def test_a_wide_table_is_cut_into_parts_and_no_figure_is_shortened(width):
+    names = [f"estimator_{letter}" for letter in "abcdefghijkl"]
+    found = [evaluation(name, ece=0.1 + i / 100) for i, name in enumerate(names)]
+    text = printed(rich_table(metric_table(found, "ece"), width=width), width=width)
+    table = text.split("Expected calibration error")[0]
+    assert "…" not in table
+    for i, name in enumerate(names):
+        assert name in table
+        assert f"{10 + i}.0" in table
+    assert table.count("continued") == (0 if width == 200 else table.count("Generator") - 1)
+    assert max(map(len, table.splitlines())) <= max(width, 40)

@@ -237,7 +237,7 @@ def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
     console = Console()
     for metric in ("ece", "auroc"):
         table = metric_table(evaluations, metric, protocol=results.protocol_of(config))
-        console.print(rich_table(table))
+        console.print(rich_table(table, width=console.width))
 
 
 def print_near_theta(found: Results) -> None:

@@ -22,7 +22,7 @@ from rich.text import Text
 from divtok.errors import DataError
 from divtok.records import Verdict
 from divtok.report.render import shown
-from divtok.report.tables import Table, rank_marks
+from divtok.report.tables import Row, Table, rank_marks
 from divtok.report.text import visible
 
 # From pale to the vermillion of the Okabe-Ito palette; black text stays readable on all of it.
@@ -96,24 +96,55 @@ def html_tokens(
     )
 
 
-def rich_table(table: Table) -> Group:
+def rich_table(table: Table, *, width: int = 80) -> Group:
     """A table for the terminal: best bold, second underlined, the caption below.
 
-    Narrow enough for 80 characters: a benchmark is a line of its own above its rows, and columns
-    without any figure are left out, unless none has one.
+    A benchmark is a line of its own above its rows, and columns without any figure are left out,
+    unless none has one. Where the rest is still wider than `width`, it is cut into tables below
+    each other, so that no figure is ever shortened.
     """
+    parts = [_part(table, columns, number) for number, columns in enumerate(_cuts(table, width))]
+    # Not as the table's own caption: a narrow table would fold it into a column of words.
+    return Group(*parts, Text(visible(table.caption), style="dim"))
+
+
+def _cuts(table: Table, width: int) -> list[list[int]]:
+    """Indices of the columns of each part; all parts begin with the table's first column."""
     everything = range(len(table.columns))
     figures = [i for i in everything if table.columns[i].better is not None]
     filled = [i for i in figures if any(row.cells[i] is not None for row in table.rows)]
     shown_columns = [i for i in everything if i not in figures or i in (filled or figures)]
+    parts = [[0]]
+    for i in shown_columns[1:]:
+        # A part has at least one column beside the first, however narrow the terminal.
+        if len(parts[-1]) > 1 and sum(_width(table, j) for j in [*parts[-1], i]) > width:
+            parts.append([0])
+        parts[-1].append(i)
+    return parts
+
+
+def _width(table: Table, i: int) -> int:
+    """Characters of a column with what stands before it."""
+    heading = visible(table.columns[i].label)
+    words = [heading] if table.columns[i].kind == "text" else heading.split()
+    cells = [_cell(table, row, i) for row in table.rows]
+    return 2 + max(map(len, [*words, *cells]))
+
+
+def _cell(table: Table, row: Row, i: int) -> str:
+    return visible(shown(row.cells[i], table.columns[i], dash="—"))
+
+
+def _part(table: Table, columns: Sequence[int], number: int) -> RichTable:
+    title = visible(table.title) + (", continued" if number else "")
     out = RichTable(
-        title=Text(visible(table.title)),
+        title=Text(title),
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 0, 0, 1),
     )
-    for i in shown_columns:
+    for i in columns:
         column = table.columns[i]
         is_text = column.kind == "text"
         words = visible(column.label).split()
@@ -131,11 +162,10 @@ def rich_table(table: Table) -> Group:
                 out.add_row(Text(visible(row.section), style="italic"))
         previous = row.section
         marks = rank_marks(table, row)
-        texts = [visible(shown(row.cells[i], table.columns[i], dash="—")) for i in shown_columns]
-        styles = [("", "bold", "underline")[marks[i]] for i in shown_columns]
-        out.add_row(*(Text(text, style=s) for text, s in zip(texts, styles, strict=True)))
-    # Not as the table's own caption: a narrow table would fold it into a column of words.
-    return Group(out, Text(visible(table.caption), style="dim"))
+        styles = [("", "bold", "underline")[marks[i]] for i in columns]
+        cells = [_cell(table, row, i) for i in columns]
+        out.add_row(*(Text(text, style=s) for text, s in zip(cells, styles, strict=True)))
+    return out
 
 
 def _divergent(
