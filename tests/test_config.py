@@ -123,7 +123,7 @@ def test_all_errors_are_in_one_message(load: Load) -> None:
         ("family", ["tinny", "5", "[tiny]"]),
         ("benchmarks", ["[]", "math500", "[1]"]),
         ("generators", ["[]"]),
-        ("score.estimators", ["[]", "dtc_lin"]),
+        ("score.estimators", ["[]", "{a: 1}", "3"]),
         ("benchmark_files", ["x.jsonl", "{a: 1}", "{1: a}"]),
         ("score", ["1", "[1]", ""]),
     ],
@@ -368,3 +368,14 @@ def test_the_yaml_writes_out_every_value() -> None:
     text = to_yaml(load_config(None))
     for section, name in (("score", "n"), ("evaluate", "bins"), ("trace", "max_batch_rows")):
         assert re.search(rf"^{section}:\n(  .*\n)*  {name}: \d+$", text, re.MULTILINE)
+
+
+def test_one_estimator_or_set_needs_no_list() -> None:
+    assert load_config(None, ["score.estimators=whitebox"]).score.estimators == ["whitebox"]
+
+
+def test_names_of_models_may_hold_dots_in_overrides() -> None:
+    config = load_config(None, ["bases.divtok/tiny-0.5m=/models/base", "projections.a.b=c.d"])
+    assert config.bases == {"divtok/tiny-0.5m": "/models/base"}
+    assert config.projections == {"a.b": "c.d"}
+    assert config.base_for(config.generator_presets()[0]) == "/models/base"

@@ -103,7 +103,7 @@ def test_the_papers_families_are_fitted_and_compared_alike() -> None:
     for name in ("qwen2.5", "qwen3", "gemma3", "blackbox"):
         assert get_family(name).fit_benchmark == "math-train"
         assert get_family(name).prm == "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B"
-    assert get_family("tiny").prm is None
+    assert get_family("tiny").prm == "divtok/tiny-prm"
 
 
 def test_generators_stand_smallest_first() -> None:
