@@ -59,7 +59,7 @@ def test_some_failed_rows_end_a_run_with_3(
     said = divtok("run", *SMALL, "--out", tmp_path)
     assert said.code == 3
     assert said.err.splitlines()[-1] == (
-        "4 trajectories could not be traced; the first: the response has no tokens"
+        "4 rows could not be made; the first: trace: the response has no tokens"
     )
     assert "ECE (%" in said.out
     assert len(Run.open(tmp_path).evaluations.read()) == 16
@@ -70,7 +70,7 @@ def test_tracing_tells_of_failed_rows_each_time(tmp_path: Path, divtok: Command)
     for arguments in ((), ("--retry-failed",), ()):
         said = divtok("trace", tmp_path, *arguments)
         assert said.code == 3
-        assert "2 trajectories could not be traced" in said.err
+        assert "2 rows could not be made" in said.err
     assert divtok("grade", tmp_path).code == 0
     assert divtok("score", tmp_path).code == 0
     assert divtok("evaluate", tmp_path).code == 0
@@ -81,7 +81,7 @@ def test_nothing_to_score_ends_with_4(tmp_path: Path, divtok: Command) -> None:
     said = divtok("run", *SMALL, "--out", tmp_path)
     assert said.error_line == (
         f"divtok: Not one trajectory of {tmp_path} could be scored. "
-        "Look at the column 'reason' of its traces."
+        "Look at the column 'reason' of its traces and of what was gathered."
     )
     assert said.code == 4
     assert divtok("score", tmp_path).code == 4
@@ -97,3 +97,22 @@ def test_evaluating_before_grading_says_so(tmp_path: Path, divtok: Command) -> N
     said = divtok("evaluate", tmp_path)
     assert said.error_line.endswith(f"Grade it first: divtok grade {tmp_path}")
     assert said.code == 1
+
+
+def test_scoring_takes_settings_of_scores_alone(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD)
+    said = divtok("score", tmp_path, "evidence.prm=other")
+    assert said.code == 2
+    assert said.error_line == (
+        "divtok: 'evidence.prm=other' changes more than the scores. "
+        f"Give it to 'divtok gather {tmp_path}', which makes what is missing."
+    )
+
+
+def test_an_estimator_that_cannot_be_traced_for_is_refused(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD)
+    assert divtok("trace", tmp_path).code == 0
+    assert divtok("score", tmp_path, "score.estimators=['nsl','basecal_proj']").code == 0
+    said = divtok("trace", tmp_path)
+    assert said.code == 2
+    assert "there is no projection of" in said.error_line

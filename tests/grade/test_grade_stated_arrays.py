@@ -166,3 +166,30 @@ def test_an_echoed_prompt_is_no_statement(protocol: str, reply: str, echoed: str
 def test_other_protocols_state_no_confidence(protocol: str) -> None:
     with pytest.raises(UsageError, match=protocol):
         read_stated("", protocol)
+
+
+@pytest.mark.parametrize(
+    ("confidences", "answer", "value"),
+    [
+        (("99", "1"), "5", 0.99),
+        (("1", "99"), "6", 0.99),
+        (('"99%"', "1"), "5", 0.99),
+        (("1", "0"), "5", 1.0),
+        (("1", "0.5"), "5", 1.0),
+        (("0.85", "15"), "5", 0.85),
+    ],
+)
+def test_one_beside_percentages_is_one_percent(
+    confidences: tuple[str, str], answer: str, value: float
+) -> None:
+    candidates = zip(("5", "6"), confidences, strict=True)
+    objects = [f'{{"candidate": "{a}", "confidence": {c}}}' for a, c in candidates]
+    found = read_stated(f"[{', '.join(objects)}]", "verbalized_top2")
+    assert found.answer is not None
+    assert (found.answer.content, found.statement.value) == (answer, value)
+
+
+def test_a_lone_candidate_of_one_beside_none_of_the_above_in_percent() -> None:
+    lone, rest = '{"candidate": "5", "confidence": 1}', '"confidence": 99}'
+    text = f'[{lone}, {{"candidate": "None of the above", {rest}]'
+    assert read_stated(text, "verbalized_distribution").statement.value == 0.01

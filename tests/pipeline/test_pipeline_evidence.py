@@ -14,7 +14,7 @@ from pipeline_samples import GENERATOR, rows_of, small_config, write_responses
 
 from divtok.cli.runs import run_stages
 from divtok.config import RunConfig
-from divtok.errors import ConfigError, DataError, ModelError
+from divtok.errors import ConfigError, DataError, ModelError, StoreError
 from divtok.pipeline import evidence, results, stages
 from divtok.pipeline.choices import check_choices, needed_evidence
 from divtok.pipeline.projections import fit_projections
@@ -245,6 +245,10 @@ def test_weights_from_a_file_are_scored(tmp_path: Path) -> None:
         ('{"key": "k"}', "line 2: not a row of weights"),
         ('{"key": "k", "weights": [[1]]}', "line 2: not a row of weights"),
         ('{"key": "x", "weights": [1]}', "line 2: the run has no trajectory 'x'"),
+        ('{"key": ["x"], "weights": [1]}', "line 2: the run has no trajectory"),
+        ('{"key": "k", "weights": [1]}', "line 2: trajectory 'k' has 2 tokens, not 1"),
+        ('{"key": "k", "weights": [1, -1]}', "line 2: .*negative or no number"),
+        ('{"key": "k", "weights": [1, 1e999]}', "line 2: .*negative or no number"),
         ("nonsense", "line 2: not a row of weights"),
     ],
 )
@@ -252,7 +256,10 @@ def test_a_bad_line_of_weights_is_named(tmp_path: Path, line: str, said: str) ->
     file = tmp_path / "weights.jsonl"
     file.write_text('{"key": "k", "weights": [1, 2]}\n' + line)
     with pytest.raises(DataError, match=said):
-        evidence.read_relevance(file, {"k"})
+        evidence.read_relevance(file, {"k": 2})
+    file.write_bytes(b'{"key": "\xff"}')
+    with pytest.raises(DataError, match="line 1: not a row of weights"):
+        evidence.read_relevance(file, {"k": 2})
 
 
 def test_projections_are_learned_from_a_run_and_scored_with(tmp_path: Path) -> None:
@@ -295,3 +302,47 @@ def test_failed_evidence_is_made_again_only_when_asked(tmp_path: Path) -> None:
         assert sum(r.reason is not None for r in run.rewards.read()) == 1
         evidence.gather(run, config, retry_failed=True)
     assert sorted(rows_of(run.rewards)) == sorted(good)
+
+
+def test_chains_bind_like_the_traces_they_came_with(tmp_path: Path) -> None:
+    """Stopped between the two, a run must not go on with other models or number types."""
+    run = gathered(tmp_path, small_config("score.estimators=['uqac_mean']"))
+    for shard in list(run.traces.folder.iterdir()):
+        shard.unlink()
+    other = small_config("score.estimators=['uqac_mean']", "trace.dtype=bfloat16")
+    with run.lock(), pytest.raises(StoreError, match="another configuration"):
+        stages.trace(run, other)
+
+
+def test_readings_of_one_kind_do_not_bind_the_other(tmp_path: Path) -> None:
+    run = gathered(tmp_path, small_config("score.estimators=['basecal']"))
+    with run.lock():
+        stored = run.manifest() or {}
+        run.write_manifest({**stored, "projected": {"files": {}}})  # an attempt that left no row
+    [fitted] = fit_projections(run, small_config(), max_tokens=500)
+    config = small_config(
+        "score.estimators=['basecal','basecal_proj']", f"projections.{GENERATOR}={fitted.path}"
+    )
+    with run.lock():
+        stages.trace(run, config)
+        stages.score(run, config)
+    assert all(value is not None for value in values(run, "basecal_proj"))
+
+
+def test_what_was_not_gathered_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = gathered(tmp_path, small_config())
+    with run.lock():
+        stages.score(run, small_config("score.estimators=['nsl','prm','uqac_mean']"))
+    said = capsys.readouterr().err
+    assert "no value at all for prm, uqac_mean (rewards: not gathered)" in said
+    assert f"divtok gather {run.path}" in said
+
+
+def test_gathered_rows_that_failed_are_told(tmp_path: Path) -> None:
+    run = gathered(tmp_path, small_config("score.estimators=['prm']"))
+    assert stages.failed_rows(run) == []
+    with run.lock():
+        first = run.rewards.read()[0]
+        nothing = np.empty(0, dtype=np.float32)
+        run.rewards.append([replace(first, rewards=nothing, reason="too long")])
+    assert stages.failed_rows(run) == ["rewards: too long"]

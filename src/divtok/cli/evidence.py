@@ -16,6 +16,7 @@ from divtok.cli.options import (
     RunArgument,
     open_run,
 )
+from divtok.cli.runs import leave_if_failed
 
 
 def gather(
@@ -37,6 +38,7 @@ def gather(
         stages.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)
         store.write_config(to_yaml(config))
+    leave_if_failed(store)
 
 
 def fit_projection(

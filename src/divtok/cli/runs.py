@@ -28,7 +28,7 @@ from divtok.cli.options import (
     run_folder,
 )
 from divtok.config import RunConfig, to_yaml
-from divtok.errors import EXIT_PARTIAL
+from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.families import get_family
 from divtok.progress import say
@@ -103,11 +103,13 @@ def trace(
 ) -> None:
     """Teacher-force a run's trajectories through each pair and keep the divergences."""
     from divtok.pipeline import results, stages
+    from divtok.pipeline.choices import check_choices
 
     store = open_run(run)
     config = results.stored_config(
         store, overridden(**{"trace.dtype": dtype, "trace.device_map": device_map})
     )
+    check_choices(config)
     with store.lock():
         stages.trace(store, config, retry_failed=retry_failed)
     leave_if_failed(store)
@@ -128,6 +130,12 @@ def score(
     from divtok.score import check_parameter
 
     store = open_run(run)
+    for override in overrides or []:
+        if not override.startswith("score."):
+            raise UsageError(
+                f"'{override}' changes more than the scores.",
+                next_step=f"Give it to 'divtok gather {run}', which makes what is missing.",
+            )
     config = results.stored_config(store, overrides or [])
     if theta is not None:
         check_parameter("theta", theta)
@@ -255,7 +263,7 @@ def leave_if_failed(store: Run) -> None:
 
     failed = stages.failed_rows(store)
     if failed:
-        say(f"{len(failed)} trajectories could not be traced; the first: {failed[0].reason}")
+        say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
         raise typer.Exit(EXIT_PARTIAL)
 
 

@@ -100,20 +100,32 @@ def _likeliest(array: Sequence[Node], *, skip_none: bool) -> Stated:
     if not rivals:
         return _nothing('there is no candidate but "None of the above"')
     if len(rivals) == 1:
-        return _member(rivals[0], "candidate")
+        percentages = any(_is_percentage(node) for node in array if node is not rivals[0])
+        return _member(rivals[0], "candidate", percentages=percentages)
     best: Node = None
     highest = -1.0
+    percentages = any(_is_percentage(node) for node in array)
     for node in rivals:
-        statement = _confidence(node)
+        statement = _confidence(node, percentages=percentages)
         if statement.value is None:
             which = f"candidate {array.index(node) + 1} of {len(array)}"
             return _nothing(f"the likeliest is not known, for {which}: {statement.reason}")
         if statement.value > highest:
             best, highest = node, statement.value
-    return _member(best, "candidate")
+    return _member(best, "candidate", percentages=percentages)
 
 
-def _member(node: Node, name: str) -> Stated:
+def _is_percentage(node: Node) -> bool:
+    """Whether a candidate's confidence can only be a percentage: signed so, or above 1."""
+    value = node.get("confidence") if isinstance(node, dict) else None
+    if value is None or isinstance(value, dict | list) or value.fault is not None:
+        return False
+    text = value.content.strip()
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
+    return match is not None and bool(match["percent"] or Decimal(match["value"]) > 1)
+
+
+def _member(node: Node, name: str, *, percentages: bool = False) -> Stated:
     """The answer under `name` in an object, with the confidence beside it."""
     key = name.replace("_", "")
     if not isinstance(node, dict) or key not in node:
@@ -130,10 +142,11 @@ def _member(node: Node, name: str) -> Stated:
     content = value.content.strip()
     if not content:
         return _nothing(f"the {name} is blank")
-    return Stated(AnswerSpan(value.start, value.stop, content), _confidence(node))
+    statement = _confidence(node, percentages=percentages)
+    return Stated(AnswerSpan(value.start, value.stop, content), statement)
 
 
-def _confidence(node: Node) -> Statement:
+def _confidence(node: Node, *, percentages: bool = False) -> Statement:
     if not isinstance(node, dict):
         return Statement(None, "it is no object")
     if "confidence" not in node:
@@ -145,10 +158,11 @@ def _confidence(node: Node) -> Statement:
         return Statement(None, f"the confidence is {_kind(value)}, not a number")
     if value.fault is not None:
         return Statement(None, f"the confidence {_shown(value.content)} is {value.fault}")
-    return _number(value.content.strip())
+    return _number(value.content.strip(), percentages=percentages)
 
 
-def _number(text: str) -> Statement:
+def _number(text: str, *, percentages: bool) -> Statement:
+    """`percentages`: others beside it are, so that 1 is one percent and not certainty."""
     match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
     if match is None:
         what = f"{_shown(text)} is not a number" if text else "is blank"
@@ -159,7 +173,7 @@ def _number(text: str) -> Statement:
         return Statement(None, f"the confidence {_shown(text)} is negative")
     if value > 100:
         return Statement(None, f"the confidence {_shown(text)} is above 100")
-    is_percentage = match["percent"] or value > 1
+    is_percentage = match["percent"] or value > 1 or (percentages and value == 1)
     return Statement(float(value / 100 if is_percentage else value))
 
 

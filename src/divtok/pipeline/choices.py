@@ -79,7 +79,15 @@ def _check_evidence(config: RunConfig) -> None:
     if "rewards" in needed and config.prm is None:
         raise _lacking(config, "rewards", "the family has no reward model", "evidence.prm=MODEL")
     if "projected" in needed:
-        for generator in generators:
+        paired = [generator for generator in generators if config.base_for(generator)]
+        if not paired:
+            raise _lacking(
+                config,
+                "projected",
+                "no generator has a base model",
+                f"bases.{generators[0].model}=MODEL",
+            )
+        for generator in paired:
             _check_projection(config, generator)
     file = config.evidence.relevance
     if "relevance" in needed and (file is None or not Path(file).is_file()):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from divtok.config import GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
@@ -13,7 +13,7 @@ from divtok.models import load_tokenizer, model_digest, resolve_dtype
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
 from divtok.store.run import Run, check_or_write_manifest
-from divtok.store.table import Table
+from divtok.store.schema import Key
 from divtok.trace.packs import plan_packs
 
 T = TypeVar("T")
@@ -79,12 +79,21 @@ def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Tra
     return [[rows[index] for index in batch] for batch in plan]
 
 
+def stored_readings(run: Run, *, projected: bool) -> set[Key]:
+    """The keys of the readings that a base model made, or that a projection did."""
+    present = run.readings.keys()
+    return {key for key in present if (key[2] == "projected") == projected}
+
+
 def check_section(
-    run: Run, table: Table[Any], section: str, identity: Mapping[str, object]
+    run: Run, rows: Collection[object], section: str, identity: Mapping[str, object]
 ) -> None:
-    """Refuse to mix the table's rows with others; an attempt that left none binds nobody."""
+    """Refuse to mix `rows`, the stored ones of this section, with others made otherwise.
+
+    An attempt that left none binds nobody.
+    """
     stored = run.manifest()
-    if stored is not None and section in stored and not table.keys():
+    if stored is not None and section in stored and not rows:
         run.write_manifest({name: stored[name] for name in stored if name != section})
     check_or_write_manifest(run, identity, section=section)
 

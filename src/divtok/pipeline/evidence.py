@@ -9,7 +9,7 @@ other stage.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,6 +29,7 @@ from divtok.pipeline.common import (
     dtype_of,
     packs_of,
     stored_questions,
+    stored_readings,
     stored_trajectories,
 )
 from divtok.problems.prompts import CONFIDENCE_QUESTION
@@ -78,7 +79,7 @@ def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         "dtype": {g.model: dtype_of(config, config.generate, g.model) for g in generators},
         "models": {g.model: digest_of(config, g.model) for g in generators},
     }
-    check_section(run, run.replies, "replies", identity)
+    check_section(run, run.replies.keys(), "replies", identity)
     questions = stored_questions(run)
     present = _present(run.replies, retry_failed)
     for generator, rows in _by_generator(run, config):
@@ -112,7 +113,7 @@ def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> No
         "dtype": {base: dtype_of(config, config.trace, base) for base in bases.values()},
         "models": {base: digest_of(config, base) for base in bases.values()},
     }
-    check_section(run, run.readings, "base", identity)
+    check_section(run, stored_readings(run, projected=False), "base", identity)
     questions = stored_questions(run)
     kind = _base_kind(config)
     present = _present(run.readings, retry_failed)
@@ -160,7 +161,7 @@ def reward(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         "dtype": dtype_of(config, config.trace, prm),
         "model": digest_of(config, prm),
     }
-    check_section(run, run.rewards, "rewards", identity)
+    check_section(run, run.rewards.keys(), "rewards", identity)
     questions = stored_questions(run)
     rows = [t for _, members in _by_generator(run, config) for t in members]
 
@@ -190,30 +191,40 @@ def reward(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 def weigh(run: Run, config: RunConfig) -> None:
     """A file of weights -> relevance. Cheap, so it is made anew each time."""
     assert config.evidence.relevance is not None  # refused before
-    known = {t.key for t in stored_trajectories(run)}
-    run.relevance.replace(read_relevance(Path(config.evidence.relevance), known))
+    lengths = {t.key: len(t.token_ids) for t in stored_trajectories(run)}
+    run.relevance.replace(read_relevance(Path(config.evidence.relevance), lengths))
 
 
-def read_relevance(path: Path, known: set[str]) -> list[Relevance]:
-    """Lines of {"key": trajectory, "weights": [one for each response token]}."""
+def read_relevance(path: Path, lengths: Mapping[str, int]) -> list[Relevance]:
+    """Lines of {"key": trajectory, "weights": [one for each response token]}.
+
+    `lengths` are the tokens of each trajectory of the run.
+    """
     found: list[Relevance] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-            key, weights = row["key"], np.array(row["weights"], dtype=np.float32)
+            key, weights = str(row["key"]), np.array(row["weights"], dtype=np.float32)
             if weights.ndim != 1:
                 raise ValueError("weights is not a flat list of numbers")
-        except (ValueError, KeyError, TypeError) as error:
+            if not np.isfinite(weights).all() or (weights < 0).any():
+                raise ValueError("a weight is negative or no number")
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise DataError(
                 f"{path}, line {number}: not a row of weights ({error}).",
                 next_step='Write {"key": "...", "weights": [0.1, ...]} on each line.',
             ) from error
-        if key not in known:
+        if lengths.get(key) != len(weights):
+            problem = (
+                f"trajectory '{key}' has {lengths[key]} tokens, not {len(weights)}"
+                if key in lengths
+                else f"the run has no trajectory '{key}'"
+            )
             raise DataError(
-                f"{path}, line {number}: the run has no trajectory '{key}'.",
-                next_step="Use the keys of the run's table of trajectories.",
+                f"{path}, line {number}: {problem}.",
+                next_step="Use the keys of the run's table of trajectories, a weight a token.",
             )
         found.append(Relevance(key, path.name, weights))
     return found
@@ -238,7 +249,9 @@ def collect(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]) -> 
         found[t.key] = Evidence(
             chain=chains.get((t.key, p)),
             base=readings.get((t.key, base, kind)) if base else _no_base(t, kind),
-            projected=readings.get((t.key, base, "projected")) if base else None,
+            projected=(
+                readings.get((t.key, base, "projected")) if base else _no_base(t, "projected")
+            ),
             rewards=rewards.get((t.key, config.prm or "")),
             statement=_statement(t, replies.get(t.key)) if "statement" in needed else None,
             relevance=relevance.get(t.key),

@@ -37,8 +37,8 @@ def fit_projections(
 ) -> list[Fitted]:
     """One projection for each generator with a base model, from at most so many tokens of it.
 
-    No grade is looked at. Both models' states are held in memory: about 4 bytes a token and
-    dimension for each.
+    No grade is looked at. Both models' states are held in memory: about 8 bytes a token and
+    dimension for each while they are put together.
     """
     trajectories = stored_trajectories(run)
     found: list[Fitted] = []

@@ -27,12 +27,23 @@ from divtok.pipeline.common import (
     dtype_of,
     packs_of,
     stored_questions,
+    stored_readings,
     stored_trajectories,
 )
 from divtok.pipeline.evidence import collect
 from divtok.problems.benchmarks import load_benchmark, problems_digest
 from divtok.progress import say, track
-from divtok.records import Confidence, Problem, Scalar, Trace, Trajectory, Verdict
+from divtok.records import (
+    Confidence,
+    Problem,
+    Reading,
+    Reply,
+    Scalar,
+    StepRewards,
+    Trace,
+    Trajectory,
+    Verdict,
+)
 from divtok.score import Estimator, bind_parameters, score_evidence
 from divtok.store.run import Run
 from divtok.store.schema import Key
@@ -60,8 +71,8 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
         digests[name] = problems_digest(loaded)
         problems += loaded
     identity = _generation_identity(config)
-    check_section(run, run.trajectories, "problems", {"benchmarks": digests})
-    check_section(run, run.trajectories, "generate", identity)
+    check_section(run, run.trajectories.keys(), "problems", {"benchmarks": digests})
+    check_section(run, run.trajectories.keys(), "generate", identity)
     if not run.trajectories.keys() or not run.problems.keys():
         run.problems.replace(problems)
     run.write_config(to_yaml(resolve(config)))
@@ -127,9 +138,10 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     trajectories = stored_trajectories(run)
     questions = stored_questions(run)
     needed = needed_evidence(config)
-    check_section(run, run.traces, "trace", _trace_identity(config))
+    check_section(run, run.traces.keys() | run.chains.keys(), "trace", _trace_identity(config))
     if "projected" in needed:
-        check_section(run, run.readings, "projected", _projection_identity(config))
+        projected = stored_readings(run, projected=True)
+        check_section(run, projected, "projected", _projection_identity(config))
     present = _Present.of(run, retry_failed=retry_failed)
     section = config.trace
     for generator in config.generator_presets():
@@ -187,9 +199,17 @@ def score(run: Run, config: RunConfig) -> None:
     if not any(confidence.value is not None for confidence in confidences):
         raise NothingScoredError(
             f"Not one trajectory of {run.path} could be scored.",
-            next_step="Look at the column 'reason' of its traces.",
+            next_step="Look at the column 'reason' of its traces and of what was gathered.",
         )
     run.confidences.replace(confidences)
+    scored = {c.estimator for c in confidences if c.value is not None}
+    empty = [spec.name for spec in chosen if spec.name not in scored]
+    if empty:
+        why = next(c.reason for c in confidences if c.estimator == empty[0])
+        say(
+            f"score: no value at all for {', '.join(empty)} ({why}); "
+            f"what is missing is made by: divtok gather {run.path}"
+        )
     if config.score.theta is None and (config.trace.reader or config.trace.auxiliary):
         say(f"score: theta {config.theta:g} is the family's, fitted for another pair than this one")
     say(
@@ -197,9 +217,13 @@ def score(run: Run, config: RunConfig) -> None:
     )
 
 
-def failed_rows(run: Run) -> list[Trace]:
-    """Traces that hold no numbers, each with its reason."""
-    return [trace for trace in run.traces.read() if trace.status != "ok"]
+def failed_rows(run: Run) -> list[str]:
+    """Why rows hold no numbers, one reason for each: traces, and what was gathered beside them."""
+    reasons = [f"trace: {t.reason}" for t in run.traces.read() if t.status != "ok"]
+    for table in (run.replies, run.readings, run.rewards):
+        rows: Sequence[Reply | Reading | StepRewards] = table.read()
+        reasons += [f"{table.layout.name}: {row.reason}" for row in rows if row.reason is not None]
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)

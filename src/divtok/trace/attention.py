@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HEADS_KEPT = 16
+ROWS_AT_ONCE = 16
 # Attention to the columns 1, 2, ... 10 before a token is scaled by these: nearness alone earns it.
 NEARNESS = (
     0.16644488, 0.20938152, 0.32959151, 0.46061748, 0.59304059,
@@ -56,8 +57,16 @@ class AttentionLog:
     def rows(self, lane: Indices, positions: Sequence[int]) -> Rows:
         """Reduced attention of a lane's tokens over its columns, [R, L].
 
-        `lane` are the rows of the pack that the lane reads, in order; `positions` count in it.
+        `lane` are the rows of the pack that the lane reads, in order; `positions` count in it. An
+        answer may be long, so only some are made at once.
         """
+        parts = [
+            self._rows(lane, positions[start : start + ROWS_AT_ONCE])
+            for start in range(0, len(positions), ROWS_AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
+    def _rows(self, lane: Indices, positions: Sequence[int]) -> Rows:
         import torch
 
         places = torch.from_numpy(np.searchsorted(self._asked, lane[list(positions)]))
