@@ -14,7 +14,7 @@ from pipeline_samples import GENERATOR, rows_of, small_config, write_responses
 
 from divtok.cli.runs import run_stages
 from divtok.config import RunConfig
-from divtok.errors import ConfigError, DataError, ModelError, StoreError
+from divtok.errors import ConfigError, DataError, DivtokError, ModelError, StoreError
 from divtok.pipeline import evidence, results, stages
 from divtok.pipeline.choices import check_choices, needed_evidence
 from divtok.pipeline.projections import fit_projections
@@ -152,11 +152,11 @@ def _without_base(config: RunConfig) -> RunConfig:
 def test_what_cannot_be_gathered_is_refused_before_any_work(
     overrides: list[str], said: str
 ) -> None:
-    with pytest.raises(Exception, match=said):
+    with pytest.raises(DivtokError, match=said):
         check_choices(small_config(*overrides))
 
 
-def test_a_family_without_bases_or_reward_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_without_bases_or_reward_model_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'basecal' cannot be scored: no generator has a base"):
         check_choices(_without_base(small_config("score.estimators=['basecal']")))
     missing = small_config("score.estimators=['prm']", "evidence.prm=/nowhere")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from divtok.config import GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
-from divtok.models import load_tokenizer, model_digest, resolve_dtype
+from divtok.models import DType, load_tokenizer, model_digest, resolve_dtype
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
 from divtok.store.run import Run, check_or_write_manifest
@@ -100,6 +100,26 @@ def check_section(
 
 def digest_of(config: RunConfig, ref: str) -> str:
     return model_digest(ref, revision=config.revisions.get(ref))
+
+
+class LoadOptions(TypedDict):
+    """How the config wants a model loaded, whatever loads it."""
+
+    revision: str | None
+    dtype: DType
+    device: str | None
+    device_map: str | None
+
+
+def load_options(
+    config: RunConfig, section: GenerateSection | TraceSection, ref: str
+) -> LoadOptions:
+    return LoadOptions(
+        revision=config.revisions.get(ref),
+        dtype=section.dtype,
+        device=section.device,
+        device_map=section.device_map,
+    )
 
 
 def dtype_of(

@@ -27,6 +27,7 @@ from divtok.pipeline.common import (
     chunks,
     digest_of,
     dtype_of,
+    load_options,
     packs_of,
     stored_questions,
     stored_readings,
@@ -89,11 +90,7 @@ def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 
         def replies(generator: Generator = generator) -> Make[Reply]:
             loaded = load_model(
-                generator.model,
-                revision=config.revisions.get(generator.model),
-                dtype=config.generate.dtype,
-                device=config.generate.device,
-                device_map=config.generate.device_map,
+                generator.model, **load_options(config, config.generate, generator.model)
             )
             return lambda batch: reply_batch(
                 loaded,
@@ -123,13 +120,7 @@ def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> No
             continue
 
         def readings(base: str = base, generator: Generator = generator) -> Make[Reading]:
-            reader = load_reader(
-                base,
-                revision=config.revisions.get(base),
-                dtype=config.trace.dtype,
-                device=config.trace.device,
-                device_map=config.trace.device_map,
-            )
+            reader = load_reader(base, **load_options(config, config.trace, base))
             revision = config.revisions.get(generator.model)
             own = load_tokenizer(generator.model, revision=revision)
             check_vocabularies(generator.model, own, base, reader.tokenizer)
@@ -166,13 +157,7 @@ def reward(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     rows = [t for _, members in _by_generator(run, config) for t in members]
 
     def rewards() -> Make[StepRewards]:
-        model = load_prm(
-            prm,
-            revision=config.revisions.get(prm),
-            dtype=config.trace.dtype,
-            device=config.trace.device,
-            device_map=config.trace.device_map,
-        )
+        model = load_prm(prm, **load_options(config, config.trace, prm))
         budget = config.trace.budget()
         return lambda batch: model.rewards(
             [(t.key, questions[t.benchmark, t.problem_id], t.text) for t in batch], budget=budget

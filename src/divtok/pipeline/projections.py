@@ -11,11 +11,12 @@ import numpy as np
 from divtok.config import RunConfig
 from divtok.errors import DataError
 from divtok.families import Generator
-from divtok.pipeline.common import digest_of, stored_trajectories
+from divtok.models import load_tokenizer
+from divtok.pipeline.common import digest_of, load_options, stored_trajectories
 from divtok.progress import say, track
 from divtok.records import Trajectory
 from divtok.store.run import Run
-from divtok.trace.models import Reader, load_reader
+from divtok.trace.models import load_reader
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.projection import Projection
 from divtok.trace.projection_fit import fit_projection
@@ -91,15 +92,7 @@ def _fit(
 
 
 def _states(config: RunConfig, ref: str, other: str, rows: Sequence[Trajectory]) -> list[States]:
-    from divtok.models import load_tokenizer
-
-    reader: Reader = load_reader(
-        ref,
-        revision=config.revisions.get(ref),
-        dtype=config.trace.dtype,
-        device=config.trace.device,
-        device_map=config.trace.device_map,
-    )
+    reader = load_reader(ref, **load_options(config, config.trace, ref))
     theirs = load_tokenizer(other, revision=config.revisions.get(other))
     check_vocabularies(ref, reader.tokenizer, other, theirs)
     budget = config.trace.budget()

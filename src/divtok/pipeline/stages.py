@@ -25,6 +25,7 @@ from divtok.pipeline.common import (
     chunks,
     digest_of,
     dtype_of,
+    load_options,
     packs_of,
     stored_questions,
     stored_readings,
@@ -102,11 +103,7 @@ def generate(run: Run, config: RunConfig) -> None:
             if not missing:
                 continue
             loaded = load_model(
-                generator.model,
-                revision=config.revisions.get(generator.model),
-                dtype=config.generate.dtype,
-                device=config.generate.device,
-                device_map=config.generate.device_map,
+                generator.model, **load_options(config, config.generate, generator.model)
             )
             for batch in missing:
                 made = generate_batch(loaded, batch)
@@ -282,15 +279,7 @@ def _projected_head(
     section = config.trace
     projection = Projection.load(config.projections[generator.model])
     # Only the output layer is kept of the base model.
-    head = find_head(
-        load_model(
-            base,
-            revision=config.revisions.get(base),
-            dtype=section.dtype,
-            device=section.device,
-            device_map=section.device_map,
-        )
-    )
+    head = find_head(load_model(base, **load_options(config, section, base)))
     return ProjectedHead(projection.to(head.weight.device), head)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from divtok.errors import ResourceError, UsageError
 from divtok.progress import say
+from divtok.records import Trajectory
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace
 from divtok.trace.models import Reader
@@ -48,6 +49,18 @@ class Row:
 
 
 R = TypeVar("R", bound=Row)
+
+
+def row_of(trajectory: Trajectory, prompt: Ids | None = None) -> Row:
+    """A trajectory to read, behind its own prompt or another one."""
+    t = trajectory
+    return Row(
+        t.key,
+        plain_ids(t.prompt_ids if prompt is None else prompt, "prompt_ids"),
+        plain_ids(t.token_ids, "token_ids"),
+        t.text,
+        t.protocol,
+    )
 
 
 def read_rows(

@@ -16,7 +16,7 @@ from divtok.errors import DataError, ModelError
 from divtok.models import DType, Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.attention import AttentionLog
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, too_long
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, row_of, too_long
 from divtok.trace.budget import Budget
 from divtok.trace.extras import Extras, Read
 from divtok.trace.heads import pair_metrics
@@ -271,13 +271,6 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
 
 def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}
-
-
-def row_of(trajectory: Trajectory) -> Row:
-    """A trajectory as it is read: its ids, the text they stand for, and how it was asked."""
-    t = trajectory
-    prompt, tokens = plain_ids(t.prompt_ids, "prompt_ids"), plain_ids(t.token_ids, "token_ids")
-    return Row(t.key, prompt, tokens, t.text, t.protocol)
 
 
 def _split(

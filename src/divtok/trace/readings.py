@@ -15,7 +15,7 @@ import numpy as np
 from divtok.errors import UsageError
 from divtok.problems.encode import plain_prompt_ids
 from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, too_long
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, read_rows, row_of, too_long
 from divtok.trace.budget import Budget
 from divtok.trace.heads import default_workspace
 from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
@@ -95,10 +95,10 @@ def read_trajectories(
     import torch
 
     if kind == "base_chat":
-        rows = [make_row(t) for t in trajectories]
+        rows = [row_of(t) for t in trajectories]
     elif kind == "base_plain" and questions is not None and len(questions) == len(trajectories):
         known = {question: plain_prompt_ids(reader.tokenizer, question) for question in questions}
-        rows = [make_row(t, known[q]) for t, q in zip(trajectories, questions, strict=True)]
+        rows = [row_of(t, known[q]) for t, q in zip(trajectories, questions, strict=True)]
     else:
         raise UsageError(
             f"A reading of the kind '{kind}' cannot be made from {len(trajectories)} trajectories "
@@ -140,16 +140,6 @@ def failed_reading(key: str, model: str, kind: ReadingKind, reason: str) -> Read
     return Reading(key, model, kind, np.empty(0, dtype=np.float32), reason)
 
 
-def make_row(trajectory: Trajectory, prompt: Sequence[int] | None = None) -> Row:
-    """A trajectory to read, behind its own prompt or another one."""
-    prompt_ids = trajectory.prompt_ids if prompt is None else prompt
-    return Row(
-        trajectory.key,
-        plain_ids(prompt_ids, "prompt_ids"),
-        plain_ids(trajectory.token_ids, "token_ids"),
-    )
-
-
 def read_states(
     reader: Reader, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
 ) -> list[States]:
@@ -170,7 +160,7 @@ def read_states(
         return States(key, nothing, reason)
 
     broken = f"the hidden states of {reader.name} are no numbers (NaN or inf)"
-    rows = [make_row(t) for t in trajectories]
+    rows = [row_of(t) for t in trajectories]
     return _read(reader, rows, read, failed, budget=budget, doing="states")
 
 
