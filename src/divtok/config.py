@@ -72,9 +72,13 @@ class GradeSection(Section):
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
 
 
-class TraceSection(Section):
+class PairSection(Section):
     reader: str | None = None  # p; left out: the generator (white-box) or the family's reader
     auxiliary: str | None = None  # q; left out: the family's
+
+
+class TraceSection(PairSection):
+    also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
     max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
     workspace_mb: Positive | None = None  # left out: 32 on the CPU, 640 on a GPU
@@ -187,8 +191,22 @@ class RunConfig(Section):
         return generator.samples[benchmark]
 
     def pair_for(self, generator: Generator) -> tuple[str, str]:
+        """The pair whose traces are scored."""
+        return self._pair(generator, self.trace)
+
+    def pairs_for(self, generator: Generator) -> list[tuple[str, str]]:
+        """Every pair that reads the generator's trajectories, the scored one first.
+
+        A model is no pair with itself: with several generators, each is left out as its own
+        auxiliary.
+        """
+        also = [self._pair(generator, section) for section in self.trace.also]
+        others = [(p, q) for p, q in also if p != q]
+        return list(dict.fromkeys([self.pair_for(generator), *others]))
+
+    def _pair(self, generator: Generator, section: PairSection) -> tuple[str, str]:
         p, q = self.preset.pair_for(generator.model)
-        return self.trace.reader or p, self.trace.auxiliary or q
+        return section.reader or p, section.auxiliary or q
 
     def base_for(self, generator: Generator) -> str | None:
         """The paired base model; None where the generator has none."""

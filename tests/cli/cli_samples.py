@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,7 +66,12 @@ def start(*arguments: str | Path, errors: Path) -> subprocess.Popen[bytes]:
     """A process of its own that writes its standard error into a file."""
     with errors.open("wb") as stream:
         return subprocess.Popen(
-            command(*arguments), env=environment(), stdout=subprocess.DEVNULL, stderr=stream
+            command(*arguments),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            # Tests that run as a shell's background job inherit that interrupts are ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
 

@@ -24,7 +24,7 @@ from divtok.records import (
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.table import Table
 
-GENERATOR = "divtok/tiny-0.5m"
+GENERATOR, AUXILIARY = "divtok/tiny-0.5m", "divtok/tiny-0.3m"
 SMALL = (
     f"generators=['{GENERATOR}']",
     "benchmarks=['arith-easy','arith-medium']",
@@ -45,7 +45,7 @@ class Row:
     problem: str = "a"
     sample: int = 0
     benchmark: str = "bench"
-    generator: str = "gen"
+    generator: str = GENERATOR
     tokens: int = 4
     truncated: bool = False
     verdict: Verdict | None = Verdict.CORRECT
@@ -102,7 +102,7 @@ def trace_of(row: Row, **changes: Any) -> Trace:
     fields: dict[str, Any] = {
         "key": row.key,
         "p": row.generator,
-        "q": "aux",
+        "q": AUXILIARY,
         "answer_start": None,
         "answer_stop": None,
         "turn_end": row.tokens,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pipeline_samples import Row, handmade_run, small_config, trace_of
+from pipeline_samples import AUXILIARY, GENERATOR, Row, handmade_run, small_config, trace_of
 
 from divtok.errors import EXIT_NOTHING, DataError, NothingScoredError, StoreError
 from divtok.evaluate.fit import PAPER_GRID
@@ -25,7 +25,7 @@ def test_a_group_holds_its_rows_by_problem_and_sample(tmp_path: Path) -> None:
         Row("a", 0, tokens=4, values={"dtc_lin": 0.95, "count": 0.0}),
     ]
     (group,) = results.groups_of(handmade_run(tmp_path, rows))
-    assert (group.benchmark, group.generator) == ("bench", "gen")
+    assert (group.benchmark, group.generator) == ("bench", GENERATOR)
     assert group.problem_id == ["a", "a", "b", "b"]
     assert group.verdict == [RIGHT, RIGHT, Verdict.UNANSWERED, WRONG]
     assert group.truncated == [False, True, False, False]
@@ -99,7 +99,7 @@ def test_examples_are_the_extremes_on_the_right_side(tmp_path: Path) -> None:
         Row("other-estimator", values={"nsl": 1.0}),
         Row("ungraded", verdict=None, values={"dtc_prod": 1.0}),
     ]
-    pair = results.examples(handmade_run(tmp_path, rows))
+    pair = results.examples(handmade_run(tmp_path, rows), small_config())
     assert pair is not None
     trusted, distrusted = pair
     assert trusted.trajectory.key == trusted.grade.key == trusted.trace.key == rows[1].key
@@ -116,7 +116,7 @@ def test_equal_confidences_are_told_apart_by_length(tmp_path: Path) -> None:
         Row("c", tokens=9, verdict=WRONG, values={"dtc_prod": 0.1}),
         Row("d", tokens=4, verdict=WRONG, values={"dtc_prod": 0.1}),
     ]
-    pair = results.examples(handmade_run(tmp_path, rows))
+    pair = results.examples(handmade_run(tmp_path, rows), small_config())
     assert pair is not None
     assert [example.problem.id for example in pair] == ["b", "d"]
 
@@ -124,7 +124,7 @@ def test_equal_confidences_are_told_apart_by_length(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verdict", [RIGHT, WRONG, Verdict.UNDETERMINED])
 def test_no_examples_where_one_side_is_missing(tmp_path: Path, verdict: Verdict) -> None:
     rows = [Row(p, verdict=verdict, values={"dtc_prod": 0.5}) for p in "ab"]
-    assert results.examples(handmade_run(tmp_path, rows)) is None
+    assert results.examples(handmade_run(tmp_path, rows), small_config()) is None
 
 
 def test_the_fit_counts_every_trace_it_cannot_use(tmp_path: Path) -> None:
@@ -164,20 +164,17 @@ def near_run(folder: Path, dtype: object, *, theta: float = 0.3) -> Run:
     with run.lock():
         failed = trace_of(rows[-1], status="too_long", reason="2 tokens too many")
         run.traces.append([failed])
-        section = {"dtype": dtype, "models": {"gen": "digest", "aux": "digest"}}
-        run.write_manifest({**(run.manifest() or {}), "trace": section})
+        manifest = run.manifest() or {}
+        run.write_manifest({**manifest, f"trace {GENERATOR} {AUXILIARY}": {"dtype": dtype}})
     return run
 
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "band"),
     [
-        ("float32", "float32", 1e-4),
-        ("bfloat16", "half", 0.02),
-        ("auto", "unknown", 0.02),
-        ({"gen": "float32", "aux": "float32"}, "float32", 1e-4),
-        ({"gen": "bfloat16", "aux": "float32"}, "half", 0.02),
-        ({"gen": "bfloat16"}, "unknown", 0.02),
+        ({GENERATOR: "float32", AUXILIARY: "float32"}, "float32", 1e-4),
+        ({GENERATOR: "bfloat16", AUXILIARY: "float32"}, "half", 0.02),
+        ({GENERATOR: "bfloat16"}, "unknown", 0.02),
     ],
 )
 def test_tokens_near_theta_are_counted_in_the_band_of_the_recorded_type(
@@ -185,7 +182,7 @@ def test_tokens_near_theta_are_counted_in_the_band_of_the_recorded_type(
 ) -> None:
     run = near_run(tmp_path, dtype)
     (found,) = results.results_of(run, results.stored_config(run)).near_theta
-    assert (found.generator, found.p, found.q) == ("gen", "gen", "aux")
+    assert (found.generator, found.p, found.q) == (GENERATOR, GENERATOR, AUXILIARY)
     assert (found.precision, found.band_bits, found.theta) == (precision, band, 0.3)
     assert (found.trajectories, found.tokens, found.near, found.trajectories_near) == (2, 8, 2, 2)
 
@@ -194,7 +191,7 @@ def test_a_run_that_does_not_say_its_type_is_unknown(tmp_path: Path) -> None:
     run = handmade_run(tmp_path, [Row(values={"nsl": 0.5})])
     found = results.results_of(run, small_config())
     assert [near.precision for near in found.near_theta] == ["unknown"]
-    assert found.near_theta_of("gen") == found.near_theta
+    assert found.near_theta_of(GENERATOR) == found.near_theta
     assert found.near_theta_of("other") == []
     assert found.evaluations == results.evaluate(run, small_config())
 
@@ -203,5 +200,5 @@ def test_a_trace_without_its_trajectory_is_named(tmp_path: Path) -> None:
     run = handmade_run(tmp_path, [Row(values={"nsl": 0.5})])
     with run.lock():
         run.traces.append([trace_of(Row("lost"))])
-    with pytest.raises(DataError, match=r"trace bench/gen/lost/0 .* belongs to no trajectory"):
+    with pytest.raises(DataError, match=r"trace bench/.*/lost/0 .* belongs to no trajectory"):
         results.results_of(run, small_config())

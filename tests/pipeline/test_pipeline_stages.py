@@ -7,8 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from pipeline_samples import GENERATOR, contents, rows_of, small_config, write_responses
+from pipeline_samples import (
+    AUXILIARY,
+    GENERATOR,
+    contents,
+    rows_of,
+    small_config,
+    write_responses,
+)
 
 from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
@@ -139,13 +147,49 @@ def test_rows_made_otherwise_are_not_mixed(
     assert contents(run) == before
 
 
-def test_traces_of_another_auxiliary_are_not_mixed(tmp_path: Path) -> None:
-    config = small_config("limit=1", "samples=1", "benchmarks=['arith-easy']")
+ONE_RESPONSE = ("limit=1", "samples=1", "benchmarks=['arith-easy']")
+
+
+def test_traces_of_other_numbers_are_not_mixed(tmp_path: Path) -> None:
+    config = small_config(*ONE_RESPONSE)
     run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
     finish(run, config)
-    section = config.trace.model_copy(update={"auxiliary": "divtok/tiny-1.6m"})
-    with pytest.raises(StoreError, match=r"trace\.pairs\.divtok/tiny-0\.5m\.1"), run.lock():
+    section = config.trace.model_copy(update={"dtype": "bfloat16"})
+    with pytest.raises(StoreError, match=r'"float32" -> "bfloat16"'), run.lock():
         stages.trace(run, config.model_copy(update={"trace": section}))
+
+
+def test_further_pairs_are_traced_beside_the_scored_one_and_change_no_score(tmp_path: Path) -> None:
+    config = small_config(*ONE_RESPONSE)
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    before = run.confidences.read()
+    pairs = "[{auxiliary: divtok/tiny-1.6m}, {reader: divtok/tiny-0.9m}, {auxiliary: %s}]"
+    more = small_config(*ONE_RESPONSE, f"trace.also={pairs % GENERATOR}")
+    finish(run, more)
+    (key,) = {t.key for t in run.trajectories.read()}
+    # A generator is no auxiliary of its own.
+    assert run.traces.keys() == {
+        (key, GENERATOR, AUXILIARY),
+        (key, GENERATOR, "divtok/tiny-1.6m"),
+        (key, "divtok/tiny-0.9m", AUXILIARY),
+    }
+    assert run.confidences.read() == before
+    counts = {(t.p, t.q): float(t.jsd_bits.sum()) for t in run.traces.read()}
+    assert len(set(counts.values())) == 3
+
+
+def test_another_pair_can_be_scored_without_losing_the_first(tmp_path: Path) -> None:
+    config = small_config(*ONE_RESPONSE)
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    (first,) = run.traces.read()
+    finish(run, small_config(*ONE_RESPONSE, "trace.reader=divtok/tiny-0.9m"))
+    assert {t.key for t in run.traces.read() if t.p == GENERATOR} == {first.key}
+    scores = {c.estimator: c.value for c in run.confidences.read()}
+    (second,) = [t for t in run.traces.read() if t.p == "divtok/tiny-0.9m"]
+    assert scores["nsl"] == pytest.approx(np.exp(second.logprob_p.mean()))
+    assert scores["nsl"] != pytest.approx(np.exp(first.logprob_p.mean()))
 
 
 def test_an_attempt_that_sampled_nothing_binds_nobody(
@@ -270,10 +314,12 @@ def test_the_manifest_names_what_the_rows_depend_on(tmp_path: Path) -> None:
     run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
     finish(run, config)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert set(manifest) == {"problems", "generate", "trace"}
+    assert set(manifest) == {"problems", "generate", f"trace {GENERATOR} {AUXILIARY}"}
     assert set(manifest["problems"]["benchmarks"]) == {"arith-easy", "arith-medium"}
     assert manifest["generate"]["seed"] == 3
-    assert manifest["trace"]["pairs"] == {GENERATOR: [GENERATOR, "divtok/tiny-0.3m"]}
+    pair = manifest[f"trace {GENERATOR} {AUXILIARY}"]
+    assert pair["dtype"] == {GENERATOR: "float32", AUXILIARY: "float32"}
+    assert set(pair["models"]) == {GENERATOR, AUXILIARY}
 
 
 def test_each_model_of_a_pair_is_asked_for_its_type_where_it_runs(
@@ -289,5 +335,5 @@ def test_each_model_of_a_pair_is_asked_for_its_type_where_it_runs(
     config = load_config(
         None, ["generators=['divtok/tiny-0.5m']", "trace.device=cpu", "trace.q_device=cuda:1"]
     )
-    stages._trace_identity(config)
+    stages._pair_identity(config, "divtok/tiny-0.5m", "divtok/tiny-0.3m")
     assert asked == {"divtok/tiny-0.5m": "cpu", "divtok/tiny-0.3m": "cuda:1"}

@@ -52,7 +52,7 @@ def _show_examples(store: Run, config: RunConfig) -> None:
     from rich.console import Console
     from rich.panel import Panel
 
-    pair = examples(store)
+    pair = examples(store, config)
     if pair is None:
         return
     console = Console()

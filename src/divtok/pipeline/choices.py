@@ -61,7 +61,7 @@ def models_read(config: RunConfig) -> list[str]:
     """Every model that reads the trajectories, once each."""
     needed = needed_evidence(config)
     generators = config.generator_presets()
-    found = [ref for generator in generators for ref in config.pair_for(generator)]
+    found = [ref for g in generators for pair in config.pairs_for(g) for ref in pair]
     if needed & {"base", "projected"}:
         found += [base for generator in generators if (base := config.base_for(generator))]
     if "rewards" in needed and config.prm is not None:

@@ -29,6 +29,11 @@ def stored_trajectories(run: Run) -> list[Trajectory]:
     return trajectories
 
 
+def scored_pairs(config: RunConfig) -> dict[str, tuple[str, str]]:
+    """generator -> the pair whose traces of its trajectories are scored"""
+    return {g.model: config.pair_for(g) for g in config.generator_presets()}
+
+
 def stored_questions(run: Run) -> dict[tuple[str, str], str]:
     """(benchmark, problem id) -> question"""
     return {(p.benchmark, p.id): p.question for p in run.problems.read()}

@@ -5,9 +5,8 @@ Reads tables only: no model is loaded here, so it starts at once and works on a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, NothingScoredError, StoreError
@@ -15,6 +14,7 @@ from divtok.evaluate.fit import ThetaFit, fit_theta
 from divtok.evaluate.group import ScoreColumn, ScoredGroup
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.protocol import Protocol, evaluate_group
+from divtok.pipeline.common import scored_pairs
 from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory, Verdict
 from divtok.score import ESTIMATORS
 from divtok.store.run import CONFIG_FILE, Run
@@ -68,7 +68,9 @@ def results_of(run: Run, config: RunConfig) -> Results:
         groups=groups,
         evaluations=evaluate_groups(groups, config),
         near_theta=near_theta(
-            _generator_traces(run, trajectories), theta=config.theta, dtypes=_trace_dtypes(run)
+            _scored_traces(run, config, trajectories),
+            theta=config.theta,
+            dtypes=_trace_dtypes(run),
         ),
     )
 
@@ -110,8 +112,9 @@ def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Ev
 def fit(run: Run, config: RunConfig) -> ThetaFit:
     """The theta with the lowest balanced ECE of dtc_lin on the run's trajectories."""
     grades = {grade.key: grade for grade in run.grades.read()}
-    complete = {t.key for t in run.trajectories.read() if not t.truncated}
-    traces = run.traces.read()
+    trajectories = run.trajectories.read()
+    complete = {t.key for t in trajectories if not t.truncated}
+    traces = [trace for _, trace in _scored_traces(run, config, trajectories)]
     score = config.score
     return fit_theta(
         traces,
@@ -123,17 +126,21 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
     )
 
 
-def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example] | None:
+def examples(
+    run: Run, config: RunConfig, *, estimator: str = "dtc_prod"
+) -> tuple[Example, Example] | None:
     """A trusted trajectory that is right and a distrusted one that is wrong: the run's extremes.
 
     None where the run has no such rows. Truncated and ungraded trajectories are passed over.
     """
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
     grades = {grade.key: grade for grade in run.grades.read()}
-    traces = {trace.key: trace for trace in run.traces.read() if trace.status == "ok"}
+    trajectories = run.trajectories.read()
+    scored = _scored_traces(run, config, trajectories)
+    traces = {trace.key: trace for _, trace in scored if trace.status == "ok"}
     scores = _by_estimator(run.confidences.read()).get(estimator, {})
     found: list[Example] = []
-    for trajectory in run.trajectories.read():
+    for trajectory in trajectories:
         confidence, grade = scores.get(trajectory.key), grades.get(trajectory.key)
         if confidence is None or confidence.value is None or grade is None or trajectory.truncated:
             continue
@@ -147,8 +154,14 @@ def examples(run: Run, *, estimator: str = "dtc_prod") -> tuple[Example, Example
     return max(right, key=_value_then_length), min(wrong, key=_value_then_length)
 
 
-def _generator_traces(run: Run, trajectories: Sequence[Trajectory]) -> Iterator[tuple[str, Trace]]:
-    """Shard by shard: the per-token arrays of a long run need not be held all at once."""
+def _scored_traces(
+    run: Run, config: RunConfig, trajectories: Sequence[Trajectory]
+) -> Iterator[tuple[str, Trace]]:
+    """(generator, trace) of the pairs that are scored.
+
+    Shard by shard: the per-token arrays of a long run need not be held all at once.
+    """
+    pairs = scored_pairs(config)
     generators = {t.key: t.generator for t in trajectories}
     for traces in run.traces.batches():
         for trace in traces:
@@ -157,16 +170,18 @@ def _generator_traces(run: Run, trajectories: Sequence[Trajectory]) -> Iterator[
                     f"The trace {trace.key} of {run.path} belongs to no trajectory.",
                     next_step="Put the missing trajectories back, or trace anew in another run.",
                 )
-            yield generators[trace.key], trace
+            generator = generators[trace.key]
+            if (trace.p, trace.q) == pairs.get(generator):
+                yield generator, trace
 
 
 def _trace_dtypes(run: Run) -> dict[str, str]:
     """model -> the number type it was traced in, as far as the manifest tells."""
-    section: Mapping[str, Any] = (run.manifest() or {}).get("trace", {})
-    dtype: Any = section.get("dtype")
-    if isinstance(dtype, dict):
-        return {str(model): str(name) for model, name in dtype.items()}
-    return dict.fromkeys(section.get("models", {}), str(dtype))
+    found: dict[str, str] = {}
+    for name, section in (run.manifest() or {}).items():
+        if name.startswith("trace "):
+            found |= section["dtype"]
+    return found
 
 
 def _value_then_length(example: Example) -> tuple[float, int]:

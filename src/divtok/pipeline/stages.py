@@ -27,6 +27,7 @@ from divtok.pipeline.common import (
     dtype_of,
     load_options,
     packs_of,
+    scored_pairs,
     stored_questions,
     stored_readings,
     stored_trajectories,
@@ -135,19 +136,19 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     trajectories = stored_trajectories(run)
     questions = stored_questions(run)
     needed = needed_evidence(config)
-    check_section(run, run.traces.keys() | run.chains.keys(), "trace", _trace_identity(config))
+    _check_pairs(run, config)
     if "projected" in needed:
         projected = stored_readings(run, projected=True)
         check_section(run, projected, "projected", _projection_identity(config))
     present = _Present.of(run, retry_failed=retry_failed)
     section = config.trace
-    for generator in config.generator_presets():
-        p, q = config.pair_for(generator)
+    for generator, (p, q) in _readers(config):
+        scored = (p, q) == config.pair_for(generator)
         rows = [t for t in trajectories if t.generator == generator.model]
         if p != generator.model:
             rows = as_read_by(p, rows, questions, config)
-        base = config.base_for(generator) if "projected" in needed else None
-        wanted = _Wanted(p, q, chain="chain" in needed, base=base)
+        base = config.base_for(generator) if scored and "projected" in needed else None
+        wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
         batches = packs_of(rows, section)
         missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
         done = len(rows) - sum(len(b) for b in missing)
@@ -176,10 +177,10 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 def score(run: Run, config: RunConfig) -> None:
     """traces and evidence -> confidences"""
     chosen = chosen_estimators(config)
-    generators = {generator.model: generator for generator in config.generator_presets()}
-    pairs = {config.pair_for(generator) for generator in generators.values()}
-    traces = {t.key: t for t in run.traces.read() if (t.p, t.q) in pairs}
-    trajectories = [t for t in stored_trajectories(run) if t.generator in generators]
+    pairs = scored_pairs(config)
+    trajectories = [t for t in stored_trajectories(run) if t.generator in pairs]
+    pair_of = {t.key: pairs[t.generator] for t in trajectories}
+    traces = {t.key: t for t in run.traces.read() if (t.p, t.q) == pair_of.get(t.key)}
     evidence = collect(run, config, trajectories)
     groups: dict[tuple[str, str], list[str]] = {}
     for t in trajectories:
@@ -318,12 +319,28 @@ def _generation_identity(config: RunConfig) -> dict[str, object]:
     }
 
 
-def _trace_identity(config: RunConfig) -> dict[str, object]:
-    models = sorted({ref for g in config.generator_presets() for ref in config.pair_for(g)})
+def _readers(config: RunConfig) -> list[tuple[Generator, tuple[str, str]]]:
+    """Each generator with each pair that reads its trajectories."""
+    return [(g, pair) for g in config.generator_presets() for pair in config.pairs_for(g)]
+
+
+def _check_pairs(run: Run, config: RunConfig) -> None:
+    """Each pair answers for its own traces, so that one more pair can come later."""
+    traces, chains = run.traces.keys(), run.chains.keys()
+    for p, q in dict.fromkeys(pair for _, pair in _readers(config)):
+        rows = {key for key in traces if key[1:] == (p, q)} | {key for key in chains if key[1] == p}
+        check_section(run, rows, f"trace {p} {q}", _pair_identity(config, p, q))
+
+
+def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
+    """The weights, and what each model really runs in: rows of a GPU and a CPU do not mix."""
+    section = config.trace
     return {
-        "dtype": _trace_dtypes(config),
-        "pairs": {g.model: list(config.pair_for(g)) for g in config.generator_presets()},
-        "models": {ref: digest_of(config, ref) for ref in models},
+        "models": {ref: digest_of(config, ref) for ref in (p, q)},
+        "dtype": {
+            p: dtype_of(config, section, p),
+            q: dtype_of(config, section, q, device=section.q_device),
+        },
     }
 
 
@@ -335,11 +352,3 @@ def _projection_identity(config: RunConfig) -> dict[str, object]:
         "bases": bases,
         "models": {base: digest_of(config, base) for base in bases.values() if base},
     }
-
-
-def _trace_dtypes(config: RunConfig) -> dict[str, str]:
-    """What each model of the pairs really runs in, so that rows of a GPU and a CPU do not mix."""
-    pairs = [config.pair_for(generator) for generator in config.generator_presets()]
-    found = {p: dtype_of(config, config.trace, p) for p, _ in pairs}
-    elsewhere = config.trace.q_device
-    return found | {q: dtype_of(config, config.trace, q, device=elsewhere) for _, q in pairs}
