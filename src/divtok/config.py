@@ -7,6 +7,7 @@ family. Reads files and checks values; loads no model and no benchmark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -228,9 +229,16 @@ class RunConfig(Section):
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a file (or none) with `dotted.key=value` overrides on top."""
     tree: dict[str, Any] = {} if path is None else _read_yaml(path)
-    for override in overrides:
-        _apply_override(tree, override)
+    tree = override_tree(tree, overrides)
     return parse_config(tree, source="the overrides" if path is None else str(path))
+
+
+def override_tree(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of the tree with `dotted.key=value` overrides on top."""
+    changed = deepcopy(dict(tree))
+    for override in overrides:
+        _apply_override(changed, override)
+    return changed
 
 
 def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
@@ -270,11 +278,16 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         ) from error
     if len(text) > MAX_CONFIG_BYTES:
         raise ConfigError(f"The config file {path} is over {MAX_CONFIG_BYTES} bytes.")
-    tree = _parse_yaml(text, str(path))
+    return load_tree(text, source=f"the config file {path}")
+
+
+def load_tree(text: str | bytes, *, source: str) -> dict[str, Any]:
+    """The mapping a YAML text holds; empty for an empty text."""
+    tree = _parse_yaml(text, source)
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"The config file {path} is not a mapping of keys to values.")
+        raise ConfigError(f"What stands in {source} is not a mapping of keys to values.")
     return tree
 
 

@@ -1,0 +1,188 @@
+"""Recipes: one YAML file for each table and figure of the paper, and the runs they are made of.
+
+A recipe has two sides with the same code behind them: `paper` with the paper's models, and `tiny`,
+its twin on the embedded family. Reads and checks files; makes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from divtok.config import RunConfig, load_tree, override_tree, parse_config
+from divtok.errors import ConfigError, UsageError, did_you_mean
+
+RUNS_FILE = "runs.yaml"
+TINY = "tiny"
+ALL = "all"
+
+Names = Annotated[list[str], Field(min_length=1)]
+ExhibitKind = Literal[
+    "whitebox-table",
+    "blackbox-table",
+    "verbalized-table",
+    "count",
+    "pilot",
+    "calibration",
+    "theta-map",
+    "theta-curves",
+    "count-ratio",
+    "divergence",
+    "saturation",
+    "offset",
+]
+
+
+class Side(BaseModel):
+    """What one side of a recipe looks at; left out means everything its runs hold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: Names
+    fit: str | None = None  # the run that theta is fitted on, for pairs without a preset
+    generators: Names | None = None
+    benchmarks: Names | None = None
+
+
+class Recipe(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    about: str  # what to look for, in a sentence or two
+    exhibit: ExhibitKind
+    dual: bool = False  # two auxiliaries read; otherwise the generator and one auxiliary do
+    values: list[int] | None = None  # of n or k, where the exhibit varies one
+    paper: Side
+    tiny: Side
+    name: str = ""  # that of its file
+
+    def side(self, family: str | None) -> Side:
+        return self.tiny if family == TINY else self.paper
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRun:
+    name: str
+    config: RunConfig
+
+
+@cache
+def recipes() -> dict[str, Recipe]:
+    """Every recipe by name, tables first, in the order of the paper."""
+    files = [f for f in _folder().iterdir() if f.name.endswith(".yaml") and f.name != RUNS_FILE]
+    found = [_recipe(f.name.removesuffix(".yaml"), f.read_text("utf-8")) for f in files]
+    known = set(_run_trees())
+    for recipe in found:
+        for side in (recipe.paper, recipe.tiny):
+            for name in (*side.runs, *([side.fit] if side.fit else [])):
+                if name not in known:
+                    raise ConfigError(
+                        f"The recipe {recipe.name} names the run '{name}'.",
+                        next_step=did_you_mean(name, known),
+                    )
+    return {recipe.name: recipe for recipe in sorted(found, key=_place)}
+
+
+def chosen_recipes(name: str) -> list[Recipe]:
+    """The recipe of that name, or every one for `all`."""
+    known = recipes()
+    if name == ALL:
+        return list(known.values())
+    if name not in known:
+        raise UsageError(
+            f"There is no recipe '{name}'.", next_step=did_you_mean(name, [*known, ALL])
+        )
+    return [known[name]]
+
+
+def runs_of(
+    chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str] = ()
+) -> list[NamedRun]:
+    """The runs these recipes need, each once, in the order they are named.
+
+    `family` picks the side: `tiny` its own; any other keeps the paper's runs of that family.
+    """
+    names = dict.fromkeys(
+        name
+        for recipe in chosen
+        for name in (*recipe.side(family).runs, *filter(None, [recipe.side(family).fit]))
+    )
+    found = [run for name in names for run in named_runs(name, overrides)]
+    if family not in (None, TINY):
+        found = [run for run in found if run.config.family == family]
+    if not found:
+        raise UsageError(
+            f"No run of the recipe belongs to the family '{family}'.",
+            next_step="Leave out --family, or give tiny.",
+        )
+    return found
+
+
+def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
+    """The run of that name; several, one a protocol, where it lists protocols."""
+    tree = dict(_run_trees()[name])
+    protocols: list[str] | None = tree.pop("protocols", None)
+    found: list[NamedRun] = []
+    for protocol in protocols or [None]:
+        one = tree if protocol is None else {**tree, "protocol": protocol}
+        source = f"the run '{name}' of {RUNS_FILE}"
+        config = parse_config(override_tree(one, overrides), source=source)
+        found.append(NamedRun(name if protocol is None else f"{name}-{protocol}", config))
+    return found
+
+
+def _folder() -> Any:
+    return resources.files("divtok") / "recipes"
+
+
+@cache
+def _run_trees() -> dict[str, dict[str, Any]]:
+    return cast(
+        "dict[str, dict[str, Any]]",
+        load_tree((_folder() / RUNS_FILE).read_text("utf-8"), source=RUNS_FILE),
+    )
+
+
+def _recipe(name: str, text: str) -> Recipe:
+    tree = load_tree(text, source=f"{name}.yaml")
+    try:
+        return Recipe.model_validate({**tree, "name": name})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"The recipe {name}: {where}: {first['msg']}.") from error
+
+
+# In the order in which the paper shows them; a new one stands behind these.
+_ORDER = (
+    "table-whitebox",
+    "table-blackbox-deepseek",
+    "table-blackbox-qwen3-4b",
+    "table-blackbox-qwen3-30b",
+    "table-verbalized-deepseek",
+    "table-verbalized-qwen3-4b",
+    "table-verbalized-qwen3-30b",
+    "figure-count",
+    "figure-pilot",
+    "figure-calibration",
+    "figure-theta-map",
+    "figure-theta-curves",
+    "figure-theta-map-dual",
+    "figure-theta-curves-dual",
+    "figure-count-ratio",
+    "figure-divergence",
+    "figure-divergence-dual",
+    "figure-saturation",
+    "figure-saturation-dual",
+    "figure-offset",
+)
+
+
+def _place(recipe: Recipe) -> tuple[int, str]:
+    place = _ORDER.index(recipe.name) if recipe.name in _ORDER else len(_ORDER)
+    return place, recipe.name
