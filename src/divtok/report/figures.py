@@ -21,16 +21,20 @@ from divtok.report.figure_style import (
     DARK,
     DASHED,
     GREY,
+    LEAST,
     NORMAL,
-    SERIES,
     SMALL,
+    TEXT_WIDTH,
     VERMILLION,
     legend_below,
+    look,
     new_figure,
     note,
     numbers,
     percent_square,
     plain,
+    set_height,
+    text_width,
 )
 from divtok.report.labels import DEFAULT_LABELS, label
 from divtok.report.text import plot_text
@@ -125,9 +129,9 @@ class ReliabilityDisplay:
         n = len(self.panels)
         across = min(n, 5)  # the usual estimators in one row
         down = math.ceil(n / across)
-        figure = new_figure(
-            self.title, width=max(COLUMN_WIDTH, 1.75 * across), height=2.0 * down + 0.75
-        )
+        width = min(TEXT_WIDTH, max(COLUMN_WIDTH, 1.75 * across))
+        side = min(1.75, (width - 0.45) / across - 0.18)  # inches: of a square panel
+        figure = new_figure(self.title, width=width, height=side * down)
         axes = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
         for number, ax in enumerate(axes):
             if number >= n:
@@ -140,7 +144,8 @@ class ReliabilityDisplay:
                 ax.set_xlabel("mean confidence (%)", fontsize=SMALL)
             if number % across == 0:
                 ax.set_ylabel("accuracy, share (%)", fontsize=SMALL)
-        legend_below(figure, axes[:n], columns=3 if across > 2 else 1)
+        below = legend_below(figure, axes[:n])
+        set_height(figure, (side + 0.45) * down + 0.35 + below)
         return figure
 
     def values(self) -> dict[str, Any]:
@@ -159,7 +164,7 @@ class CountDisplay:
         """Accuracy in percent with 95 % Wilson intervals."""
         step = 0.14  # apart, so that the intervals of several series do not hide each other
         for number, (name, points) in enumerate(self.series):
-            colour, marker = SERIES[number % len(SERIES)]
+            colour, marker = look(number)
             shift = step * (number - (len(self.series) - 1) / 2)
             known = [
                 (p.count + shift, 100 * p.accuracy, 100 * p.low, 100 * p.high)
@@ -187,18 +192,22 @@ class CountDisplay:
         width = 0.8 / n
         for number, (_, points) in enumerate(self.series):
             x = [p.count + width * (number - (n - 1) / 2) for p in points]
-            colour = GREY if n == 1 else SERIES[number % len(SERIES)][0]
+            colour = GREY if n == 1 else look(number)[0]
             bars = ax.bar(x, [p.n for p in points], width=width, color=colour)
             if n == 1:
-                ax.bar_label(bars, fontsize=6, padding=1, color=DARK)
+                widest = max(text_width(str(p.n), LEAST) for p in points)
+                across = (widest + 0.03) * len(points) <= COLUMN_WIDTH - 0.6
+                ax.bar_label(
+                    bars, fontsize=LEAST, padding=1.5, color=DARK, rotation=0 if across else 90
+                )
+                ax.margins(y=0.3 if across else 0.9)
         ax.set_ylabel("responses", fontsize=SMALL)
-        ax.margins(y=0.3)
         ax.locator_params(axis="y", nbins=3, integer=True)
         plain(ax)
         ax.tick_params(labelbottom=False, bottom=False)
 
     def figure(self) -> Figure:
-        figure = new_figure(self.title, width=COLUMN_WIDTH * 1.2, height=3.2)
+        figure = new_figure(self.title, width=COLUMN_WIDTH, height=3.0)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
         self.plot(bottom)
         self.plot_numbers(top)
@@ -252,6 +261,8 @@ def save_figure(
     display: Display, stem: Path, *, formats: Sequence[str] = ("png", "svg")
 ) -> tuple[Path, ...]:
     """Write `stem`.png, `stem`.svg (or pdf) and the plotted numbers as `stem`.json."""
+    from matplotlib import rc_context
+
     figure = display.figure()
     # A date inside would make two runs of the same report differ.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -259,7 +270,9 @@ def save_figure(
     written: list[Path] = []
     for kind in formats:
         out = io.BytesIO()
-        figure.savefig(out, format=kind, dpi=200, metadata=undated.get(kind, {}))
+        # So would the ids inside an SVG, which are random unless they are salted.
+        with rc_context({"svg.hashsalt": "divtok"}):
+            figure.savefig(out, format=kind, dpi=200, metadata=undated.get(kind, {}))
         written.append(stem.with_name(f"{stem.name}.{kind}"))
         write_bytes_atomically(written[-1], out.getvalue())
     written.append(stem.with_name(f"{stem.name}.json"))

@@ -35,11 +35,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of cells, in the order of the columns. `section` groups rows (a benchmark)."""
+    """One line of cells, in the order of the columns. `section` groups rows (a benchmark).
+
+    An unranked row, such as other people's figures beside ours, has no best cell.
+    """
 
     cells: tuple[Cell, ...]
     section: str | None = None
     is_mean: bool = False
+    ranked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def rank_marks(table: Table, row: Row) -> tuple[int, ...]:
         for i, (column, value) in enumerate(zip(table.columns, row.cells, strict=True))
         if column.better is not None and isinstance(value, (int, float))
     }
-    if len(shown) < 2:
+    if len(shown) < 2 or not row.ranked:
         return (0,) * len(row.cells)
     higher = any(c.better == "higher" for c in table.columns)
     levels = sorted(set(shown.values()), reverse=higher)[:2]
