@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pipeline_samples import contents, small_config
 
-from divtok.cli.runs import run_stages
+from divtok.pipeline.whole import run_stages
 from divtok.generate.engine import Job
 from divtok.pipeline import evidence, results, stages
 from divtok.records import Grade, Trajectory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import check, demo, evidence, listing, runs
+from divtok.cli import check, demo, evidence, listing, paper, runs, sweep
 
 app = typer.Typer(
     name="divtok",
@@ -23,9 +23,11 @@ app.command("trace")(runs.trace)
 app.command("gather")(evidence.gather)
 app.command("score")(runs.score)
 app.command("evaluate")(runs.evaluate)
+app.command("sweep")(sweep.sweep)
 app.command("report")(runs.report)
 app.command("fit")(runs.fit)
 app.command("fit-projection")(evidence.fit_projection)
+app.command("paper")(paper.paper)
 app.command("ls")(listing.ls)
 app.command("check")(check.check)
 

@@ -13,7 +13,6 @@ from divtok.cli.runs import (
     print_near_theta,
     print_tables,
     report_results,
-    run_stages,
 )
 from divtok.config import RunConfig
 from divtok.pipeline.results import Example, examples
@@ -36,6 +35,8 @@ def demo(
     limit: LimitOption = DEMO_PROBLEMS,
 ) -> None:
     """Run the whole method on models that ship with divtok, and say what to look at."""
+    from divtok.pipeline.whole import run_stages
+
     config = config_from(list(DEMO), limit=limit)
     store = Run.create_or_open(out)
     run_stages(store, config)

@@ -17,17 +17,19 @@ class Kind(StrEnum):
     SETS = "sets"
     FAMILIES = "families"
     BENCHMARKS = "benchmarks"
+    RECIPES = "recipes"
 
 
 def ls(
     kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
 ) -> None:
-    """List the estimators, sets of them, families or benchmarks, plug-ins included."""
+    """List the estimators, sets of them, families, benchmarks or recipes, plug-ins included."""
     rows = {
         Kind.ESTIMATORS: _estimators,
         Kind.SETS: _sets,
         Kind.FAMILIES: _families,
         Kind.BENCHMARKS: _benchmarks,
+        Kind.RECIPES: _recipes,
     }[kind]()
     if as_json:
         print(json.dumps(rows, indent=2, allow_nan=False))
@@ -74,4 +76,13 @@ def _benchmarks() -> list[dict[str, Any]]:
 
     return [
         {"name": b.name, "summary": b.summary, "source": b.source.describe()} for b in BENCHMARKS
+    ]
+
+
+def _recipes() -> list[dict[str, Any]]:
+    from divtok.paper.recipe import recipes
+
+    return [
+        {"name": recipe.name, "summary": recipe.title, "about": recipe.about}
+        for recipe in recipes().values()
     ]

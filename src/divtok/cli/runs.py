@@ -53,6 +53,8 @@ def run(
     retry_failed: RetryOption = False,
 ) -> None:
     """Everything from generate to report, resuming what is there."""
+    from divtok.pipeline.whole import run_stages
+
     config = config_from(
         arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
     )
@@ -207,10 +209,11 @@ def fit(
     if file is not None:
         preset_overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
     config = config_from([*(overrides or []), *preset_overrides])
+    from divtok.pipeline import results
+    from divtok.pipeline.whole import run_stages
+
     store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
     run_stages(store, config)
-    from divtok.pipeline import results
-
     found = results.fit(store, config)
     report_results(store, config, theta_fits={family: found})
     if as_json:
@@ -219,20 +222,6 @@ def fit(
         _print_fit(family, found, preset.theta)
         say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
-
-
-def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
-    """problems -> confidences, under the run's lock."""
-    from divtok.pipeline import evidence, stages
-    from divtok.pipeline.choices import check_choices
-
-    check_choices(config)
-    with store.lock():
-        stages.generate(store, config)
-        stages.grade(store, config, retry_failed=retry_failed)
-        stages.trace(store, config, retry_failed=retry_failed)
-        evidence.gather(store, config, retry_failed=retry_failed)
-        stages.score(store, config)
 
 
 def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:

@@ -49,7 +49,7 @@ def ece_interval(
     size = np.bincount(problem, minlength=problems).astype(np.float64)
     sampled = [
         np.abs(times @ gap).sum(axis=1) / (times @ size)
-        for times in _times_drawn(problems, resamples, seed, width=problems)
+        for times in times_drawn(problems, resamples, seed, width=problems)
     ]
     return Resampled(_interval(np.concatenate(sampled)))
 
@@ -66,7 +66,7 @@ def auroc_interval(
     below = np.searchsorted(score[wrong], score[right], side="left")
     up_to = np.searchsorted(score[wrong], score[right], side="right")
     sampled: list[Floats] = []
-    for times in _times_drawn(problems, resamples, seed, width=len(score)):
+    for times in times_drawn(problems, resamples, seed, width=len(score)):
         weight = times[:, problem[right]]
         # Column j: the weight of the j lowest-ranked incorrect responses.
         outranked = np.zeros((len(times), len(wrong) + 1))
@@ -84,7 +84,7 @@ def auroc_interval(
     return Resampled(_interval(values))
 
 
-def _times_drawn(problems: int, resamples: int, seed: int, *, width: int) -> Iterator[Floats]:
+def times_drawn(problems: int, resamples: int, seed: int, *, width: int) -> Iterator[Floats]:
     """Chunks [B, P] of how often each problem is drawn; the same draws whatever the chunk size."""
     rng = np.random.default_rng(seed)
     chunk = max(1, _CELLS_AT_ONCE // max(width, problems))

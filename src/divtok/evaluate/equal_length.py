@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError
+from divtok.evaluate.bootstrap import LEVELS, times_drawn
 from divtok.evaluate.group import ScoredGroup
 from divtok.evaluate.metrics import auroc
 
@@ -63,8 +65,7 @@ def what_count_adds(
             f"Count, length and outcome have shapes {m.shape}, {tokens.shape} and {right.shape}.",
             next_step="All three describe the same one or more responses.",
         )
-    edges = np.quantile(tokens, np.arange(1, bins) / bins)
-    which = np.searchsorted(edges, tokens, side="left")
+    which = _length_bin(tokens, bins)
     found: list[LengthBin] = []
     pairs: list[int] = []
     for number in np.unique(which):
@@ -91,6 +92,73 @@ def what_count_adds(
         bins=tuple(found),
         reason=None if usable else "no length bin holds both correct and incorrect responses",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WithinLength:
+    """AUROC of count and length within bins of equal length, over several groups.
+
+    `low` and `high` bound the count's 95 % bootstrap interval; whole problems were resampled.
+    """
+
+    count: float
+    length: float
+    low: float
+    high: float
+
+
+GroupOfRows = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike, Sequence[str]]
+
+
+def within_length(
+    groups: Sequence[GroupOfRows], *, bins: int = 5, resamples: int = 1000, seed: int = 0
+) -> WithinLength | None:
+    """What count and length tell of responses of one group and of about equal length.
+
+    Each group is (count, length, correct, problem id), all [N], with quantile bins of its own; the
+    pairs (correct, incorrect) of every bin weigh the same. A problem that several groups share is
+    resampled in all of them at once. None where no bin holds both kinds.
+    """
+    names = {p: i for i, p in enumerate(dict.fromkeys(p for g in groups for p in g[3]))}
+    won = np.zeros((len(names), len(names)))  # [problem of the correct, of the incorrect]
+    pairs, length_won = np.zeros_like(won), 0.0
+    for count, length, correct, problem_id in groups:
+        m, tokens = np.asarray(count), np.asarray(length)
+        right = np.asarray(correct, dtype=bool)
+        problem = np.array([names[p] for p in problem_id], dtype=np.int64)
+        which = _length_bin(tokens, bins)
+        for number in np.unique(which):
+            good = np.flatnonzero((which == number) & right)
+            bad = np.flatnonzero((which == number) & ~right)
+            at = problem[good][:, None], problem[bad][None, :]
+            np.add.at(won, at, _wins(m[good], m[bad]))
+            np.add.at(pairs, at, 1.0)
+            length_won += _wins(tokens[good], tokens[bad]).sum()
+    if not pairs.any():
+        return None
+    figures: list[npt.NDArray[np.float64]] = []
+    for times in times_drawn(len(names), resamples, seed, width=len(names)):
+        total = np.einsum("rp,pq,rq->r", times, pairs, times, optimize=True)
+        there = total > 0
+        wins = np.einsum("rp,pq,rq->r", times[there], won, times[there], optimize=True)
+        figures.append(wins / total[there])
+    low, high = np.quantile(np.concatenate(figures), LEVELS)
+    total = pairs.sum()
+    return WithinLength(
+        float(won.sum() / total), float(length_won / total), float(low), float(high)
+    )
+
+
+def _wins(good: npt.NDArray[Any], bad: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """[correct, incorrect] 1 where the correct response has less, one half where both have it."""
+    less = good[:, None] < bad[None, :]
+    return less + 0.5 * (good[:, None] == bad[None, :])
+
+
+def _length_bin(tokens: npt.NDArray[Any], bins: int) -> npt.NDArray[np.int64]:
+    """[N] number of the quantile bin of length; responses of equal length always share one."""
+    edges = np.quantile(tokens, np.arange(1, bins) / bins)
+    return np.searchsorted(edges, tokens, side="left")
 
 
 def count_in_group(group: ScoredGroup, *, bins: int = 5) -> CountAtEqualLength | None:

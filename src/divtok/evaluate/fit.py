@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError, UsageError, did_you_mean
-from divtok.evaluate import metrics
-from divtok.evaluate.metrics import Bools, Floats, Ints
-from divtok.evaluate.protocol import Protocol, balanced_draws
+from divtok.evaluate.balanced import draws_of, linear_figures
+from divtok.evaluate.counted import Counts, checked_grid, count_above, stored_thetas
+from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.sweep import lowest_index
 from divtok.records import Trace
 
 # Written as k / 20, so that each value is the double nearest to its decimal.
 PAPER_GRID = tuple(k / 20 for k in range(1, 20))
 OBJECTIVES = ("dtc_lin",)
-# ECEs closer than this differ by rounding only.
-_SAME_ECE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def fit_theta(
             f"There is no fitting objective '{objective}'.",
             next_step=did_you_mean(objective, OBJECTIVES),
         )
-    thetas = _checked_grid(grid)
+    thetas = checked_grid(grid)
     if len(traces) != len(correct):
         raise DataError(
             f"There are {len(traces)} traces but {len(correct)} outcomes.",
@@ -92,81 +91,35 @@ def fit_theta(
     ]
     protocol = protocol or Protocol()
     right = np.array([y for _, y in used], dtype=bool)
-    draws = balanced_draws(right, draws=protocol.draws, cap=protocol.cap)
-    if not draws:
+    draws = draws_of(right, protocol)
+    if draws is None:
         raise DataError(
             f"Theta cannot be fitted: of {len(used)} usable responses {int(right.sum())} are "
             "correct, and both kinds are needed.",
             next_step="Add problems that are harder or easier to the fitting set.",
         )
     counts = counts_by_theta([t for t, _ in used], thetas)
-    curve = tuple(
-        _point(float(theta), counts[:, g], right, draws, protocol.bins, n=n, a=a, b=b)
-        for g, theta in enumerate(thetas)
-    )
+    figures = linear_figures(counts, draws, protocol.bins, n=[n], a=a, b=b)
+    columns = (thetas, figures.ece[:, 0], figures.auroc[:, 0], counts.mean(axis=0))
+    curve = tuple(ThetaPoint(*map(float, point)) for point in zip(*columns, strict=True))
     return ThetaFit(
         theta=_lowest(curve),
         objective=objective,
         curve=curve,
         n=len(used),
-        n_balanced=len(draws[0]) // 2,
+        n_balanced=draws.n,
         excluded=len(traces) - len(used),
     )
 
 
-def counts_by_theta(traces: Sequence[Trace], thetas: npt.ArrayLike) -> Ints:
+def counts_by_theta(traces: Sequence[Trace], thetas: npt.ArrayLike) -> Counts:
     """[N, G] number of reasoning tokens with a divergence strictly above each of G thetas."""
-    # Divergences are stored in float32, and a single count compares them with theta in that type.
-    grid = np.asarray(thetas, dtype=np.float32)
-    counts = np.empty((len(traces), len(grid)), dtype=np.int64)
-    for row, trace in enumerate(traces):
-        divergence = np.sort(trace.jsd_bits[trace.reasoning()])
-        counts[row] = len(divergence) - np.searchsorted(divergence, grid, side="right")
-    return counts
-
-
-def _checked_grid(grid: Sequence[float]) -> Floats:
-    thetas = np.asarray(grid, dtype=np.float64)
-    inside = np.isfinite(thetas) & (thetas >= 0) & (thetas <= 1)
-    if thetas.ndim != 1 or len(thetas) == 0 or not inside.all() or (np.diff(thetas) <= 0).any():
-        raise UsageError(
-            "A grid of theta must hold one or more rising values from 0 to 1 (bits).",
-            next_step="For instance 0.05, 0.10, ..., 0.95.",
-        )
-    return thetas
-
-
-def _point(
-    theta: float,
-    count: Ints,
-    correct: Bools,
-    draws: Sequence[Ints],
-    bins: int,
-    *,
-    n: int,
-    a: float,
-    b: float,
-) -> ThetaPoint:
-    """The balanced figures of dtc_lin at one theta; `count` and `correct` have shape [N]."""
-    from divtok.score.dtc import linear_confidence
-
-    confidence = np.asarray(linear_confidence(count, n=n, a=a, b=b), dtype=np.float64)
-    eces = [metrics.ece(confidence[i], correct[i], bins) for i in draws]
-    ranks = np.array([metrics.auroc(confidence[i], correct[i]) for i in draws], dtype=np.float64)
-    return ThetaPoint(theta, float(np.mean(eces)), float(ranks.mean()), float(count.mean()))
+    reasoning = [trace.jsd_bits[trace.reasoning()] for trace in traces]
+    row = np.repeat(np.arange(len(traces)), np.array([len(v) for v in reasoning], dtype=np.int64))
+    values = np.concatenate([np.empty(0, np.float32), *reasoning])
+    return count_above(values, row, len(traces), stored_thetas(thetas))
 
 
 def _lowest(curve: Sequence[ThetaPoint]) -> float:
     """See `fit_theta` for how ties are settled."""
-    eces = [p.ece for p in curve]
-    best = min(eces)
-    runs: list[list[int]] = []
-    for i, value in enumerate(eces):
-        if value > best + _SAME_ECE:
-            continue
-        if runs and runs[-1][-1] == i - 1:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
-    run = max(runs, key=len)
-    return curve[run[(len(run) - 1) // 2]].theta
+    return curve[lowest_index([point.ece for point in curve])].theta

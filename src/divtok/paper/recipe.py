@@ -47,6 +47,10 @@ class Side(BaseModel):
     fit: str | None = None  # the run that theta is fitted on, for pairs without a preset
     generators: Names | None = None
     benchmarks: Names | None = None
+    step: Annotated[int, Field(ge=1, le=50)] = 5  # of theta where it is searched, in 0.01 bits
+
+    def theta_grid(self) -> tuple[float, ...]:
+        return tuple(k / 100 for k in range(self.step, 100, self.step))
 
 
 class Recipe(BaseModel):

@@ -91,14 +91,27 @@ class Table(Generic[R]):
 
     def batches(self) -> Iterator[list[R]]:
         """The rows of `read()` shard by shard, for tables too large to hold at once."""
+        for shard, table in self._one_by_one():
+            yield self._decode(shard, table)
+
+    def columns(self, names: Sequence[str]) -> Iterator[ArrowTable]:
+        """These columns of the rows of `read()`, shard by shard and as Arrow stores them.
+
+        For work on whole columns, where a record for each row would cost more than the work.
+        """
+        for _, table in self._one_by_one(names):
+            yield table
+
+    def _one_by_one(
+        self, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[Shard, ArrowTable]]:
         before = self._current()
         replaced = StoreError(
             f"{self.folder} was replaced while it was read.",
             next_step="Run the same command again.",
         )
         try:
-            for shard, table in self._tables():
-                yield self._decode(shard, table)
+            yield from self._tables(columns)
         except FileNotFoundError as error:
             raise replaced from error
         if not self._still_there(before):
@@ -216,12 +229,12 @@ class Table(Generic[R]):
                 winners[key] = (shard, row)
         return winners
 
-    def _tables(self) -> Iterator[tuple[Shard, ArrowTable]]:
+    def _tables(self, columns: Sequence[str] | None = None) -> Iterator[tuple[Shard, ArrowTable]]:
         rows_of: dict[Shard, list[int]] = {}
         for shard, row in self._winners().values():
             rows_of.setdefault(shard, []).append(row)
         for shard in sorted(rows_of):
-            rows, table = sorted(rows_of[shard]), self._load(shard)
+            rows, table = sorted(rows_of[shard]), self._load(shard, columns)
             yield shard, table if len(rows) == len(table) else table.take(rows)
 
     def _decode(self, shard: Shard, table: ArrowTable) -> list[R]:

@@ -1,0 +1,114 @@
+"""The verb paper: a table or figure of the paper, or all of them, from a recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from divtok.cli.options import JsonOption, OverridesArgument, RetryOption
+from divtok.errors import EXIT_PARTIAL
+from divtok.progress import say
+
+if TYPE_CHECKING:
+    from divtok.paper.exhibit import Exhibit
+
+
+def paper(
+    name: Annotated[
+        str, typer.Argument(help="A recipe (divtok ls recipes), or 'all' for every one.")
+    ],
+    overrides: OverridesArgument = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            "--family",
+            help="tiny: the twin on the embedded family. Another: only the paper's runs of it.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the runs and of what is made from them.")
+    ] = Path("runs/paper"),
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what it would cost and what is there; make nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+    retry_failed: RetryOption = False,
+) -> None:
+    """Make a table or figure of the paper: its runs where they are missing, then the exhibit.
+
+    Recipes share runs, and finished runs are read, not made again. Overrides change every run of
+    the recipe, as in: limit=5 trace.dtype=bfloat16
+    """
+    from divtok.paper.recipe import chosen_recipes, runs_of
+
+    chosen = chosen_recipes(name)
+    runs = runs_of(chosen, family, overrides or [])
+    if plan:
+        from divtok.paper.plan import as_json as plan_json
+        from divtok.paper.plan import make_plan, print_plan
+
+        found = make_plan(runs, out)
+        print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
+        return
+    from divtok.paper.build import make_exhibits, make_runs
+    from divtok.paper.material import Material
+    from divtok.paper.page import write_page
+    from divtok.pipeline.stages import failed_rows
+
+    stores = make_runs(runs, out, retry_failed=retry_failed)
+    material = Material(out, family, overrides or ())
+    exhibits = make_exhibits(chosen, material)
+    page = write_page(
+        out / f"report-{family or 'paper'}",
+        "index" if name == "all" else name,
+        exhibits,
+        material.opened(),
+        title="Divergent Token Confidence: the paper's tables and figures"
+        if name == "all"
+        else chosen[0].title,
+        family=family,
+    )
+    if as_json:
+        print(json.dumps(_as_data(exhibits), indent=2, allow_nan=False))
+    else:
+        _print(exhibits)
+    say(f"page: {page.path}")
+    failed = [reason for store in stores for reason in failed_rows(store)]
+    if failed:
+        say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _print(exhibits: list[Exhibit]) -> None:
+    from rich.console import Console
+
+    from divtok.report.terminal import rich_table
+
+    console = Console()
+    for exhibit in exhibits:
+        for table in exhibit.tables:
+            console.print(rich_table(table, width=console.width))
+    print("The paper's claims on these runs:")
+    for exhibit in exhibits:
+        for finding in exhibit.findings:
+            print(f"- {finding.verdict}: {finding.claim} [{exhibit.recipe.name}]")
+            print(f"  {finding.number}")
+
+
+def _as_data(exhibits: list[Exhibit]) -> list[dict[str, object]]:
+    return [
+        {
+            "recipe": exhibit.recipe.name,
+            "tables": [dataclasses.asdict(table) for table in exhibit.tables],
+            "figures": [display.values() for display in exhibit.figures],
+            "findings": [
+                {**dataclasses.asdict(finding), "verdict": finding.verdict}
+                for finding in exhibit.findings
+            ],
+        }
+        for exhibit in exhibits
+    ]

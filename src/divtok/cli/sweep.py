@@ -1,0 +1,233 @@
+"""The verb sweep: what other thetas, n, k and divergences would have given, from stored traces."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divtok.cli.options import JsonOption, RunArgument, open_run
+from divtok.progress import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from divtok.config import RunConfig
+    from divtok.evaluate.counted import Counted, Divergence
+    from divtok.evaluate.sweep import Surface
+
+OPTIMISTIC = (
+    "A theta chosen on the responses it is judged by looks better than it is: "
+    "choose it on other problems with 'divtok fit'."
+)
+
+
+class DivergenceName(StrEnum):
+    JSD = "jsd"
+    KL_PQ = "kl_pq"
+    KL_QP = "kl_qp"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Swept:
+    """One estimator of one generator under one pair; `counted` is None for a mean."""
+
+    generator: str
+    p: str
+    q: str
+    divergence: Divergence
+    surface: Surface
+    counted: Counted | None
+
+    @property
+    def benchmark(self) -> str | None:
+        """None for the mean over benchmarks."""
+        return None if self.counted is None else self.counted.benchmark
+
+
+def sweep(
+    run: RunArgument,
+    divergence: Annotated[
+        list[DivergenceName] | None,
+        typer.Option("--divergence", help="jsd by default; may be given several times."),
+    ] = None,
+    n: Annotated[
+        list[int] | None,
+        typer.Option("--n", min=1, help="n of dtc_lin, by default the run's; may be repeated."),
+    ] = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("--k", min=0, help="k of dtc_prod, by default the run's; may be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """ECE and AUROC at every theta, from a run's stored traces: no model is loaded.
+
+    Prints the theta with the lowest ECE beside the run's own, and writes the whole grid to
+    report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too.
+    """
+    from divtok.pipeline import results, sweeps
+
+    store = open_run(run)
+    config = results.stored_config(store)
+    names: list[Divergence] = [name.value for name in divergence or [DivergenceName.JSD]]
+    names = list(dict.fromkeys(names))
+    groups = sweeps.counted(store, grids=_grids(names, config.theta))
+    chosen_n = tuple(dict.fromkeys(n or [config.score.n]))
+    chosen_k = tuple(dict.fromkeys(k or [config.score.k]))
+    swept = list(_sweep_all(groups, names, config, chosen_n, chosen_k))
+    path = sweeps.write_sweep(
+        store, [(s.counted, s.divergence, s.surface) for s in swept if s.counted is not None]
+    )
+    rows = [row for s in swept for row in _rows(s, config.theta)]
+    if as_json:
+        print(json.dumps(rows, indent=2, allow_nan=False))
+        say(OPTIMISTIC)
+    else:
+        _print_rows(rows)
+        print(OPTIMISTIC)
+    say(f"the whole grid: {path}")
+
+
+def _grids(names: Sequence[Divergence], theta: float) -> dict[Divergence, Sequence[float]]:
+    """The default grids; that of JSD with the run's own theta, which is a threshold of JSD."""
+    from divtok.evaluate.counted import default_grids
+
+    grids: dict[Divergence, Sequence[float]] = {name: default_grids()[name] for name in names}
+    if "jsd" in grids:
+        grids["jsd"] = sorted({*grids["jsd"], theta})
+    return grids
+
+
+def _sweep_all(
+    groups: Sequence[Counted],
+    names: Sequence[Divergence],
+    config: RunConfig,
+    n: Sequence[int],
+    k: Sequence[int],
+) -> Iterator[Swept]:
+    """By generator, pair and divergence: each benchmark, then their mean where there are more."""
+    from divtok.evaluate.sweep import mean_surface, sweep_lin, sweep_prod
+    from divtok.pipeline.results import protocol_of
+
+    protocol, score = protocol_of(config), config.score
+    together: dict[tuple[str, str, str], list[Counted]] = {}
+    for group in groups:
+        together.setdefault((group.generator, group.p, group.q), []).append(group)
+    for owner, members in together.items():
+        for name in names:
+            surfaces = [
+                (
+                    sweep_lin(m, n=n, divergence=name, a=score.a, b=score.b, protocol=protocol),
+                    sweep_prod(m, k=k, divergence=name, protocol=protocol),
+                )
+                for m in members
+            ]
+            for member, of_both in zip(members, surfaces, strict=True):
+                for surface in of_both:
+                    yield Swept(*owner, name, surface, member)
+            if len(members) > 1:
+                for of_one in zip(*surfaces, strict=True):
+                    yield Swept(*owner, name, mean_surface(of_one), None)
+
+
+def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
+    """What is printed: one row for each n or k."""
+    from divtok.evaluate.sweep import best_theta
+
+    surface = swept.surface
+    for value in surface.values:
+        best = best_theta(surface, value)
+        yield {
+            "benchmark": swept.benchmark,
+            "generator": swept.generator,
+            "p": swept.p,
+            "q": swept.q,
+            "divergence": swept.divergence,
+            "estimator": surface.estimator,
+            "parameter": surface.parameter,
+            "value": value,
+            "n_balanced": surface.n_balanced,
+            "best": None if best is None else dataclasses.asdict(best),
+            "at_run_theta": _at(swept, value, theta),
+            "reason": surface.reason,
+        }
+
+
+def _at(swept: Swept, value: int, theta: float) -> dict[str, float] | None:
+    """The figures at the run's own theta, which says nothing about a KL."""
+    surface = swept.surface
+    if swept.divergence != "jsd" or surface.reason is not None:
+        return None
+    at = surface.thetas.tolist().index(theta)
+    ece, auroc = surface.column(value)
+    return {"theta": theta, "ece": float(ece[at]), "auroc": float(auroc[at])}
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """A table for each generator, pair and divergence."""
+    from rich.console import Console
+
+    from divtok.report.text import visible
+
+    console = Console()
+    tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        owner = tuple(row[name] for name in ("generator", "p", "q", "divergence"))
+        tables.setdefault(owner, []).append(row)
+    for (generator, p, q, divergence), members in tables.items():
+        print(visible(f"{generator} read by {p} / {q}: {divergence}"))
+        console.print(_table(members))
+        for row in members:
+            if row["reason"] is not None:
+                print(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
+        print()
+    if any(row["best"] is not None and row["best"]["at_edge"] for row in rows):
+        print("*: at the edge of the grid; the best theta may lie beyond it.")
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    """In percent; the run's own theta has columns where any row has figures for it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    own = next((row["at_run_theta"] for row in rows if row["at_run_theta"] is not None), None)
+    headings = ["best theta", "ECE %", "AUROC %"]
+    if own is not None:
+        headings += [f"ECE %\nat {own['theta']:g}", f"AUROC %\nat {own['theta']:g}"]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("Benchmark", overflow="fold")
+    table.add_column("Estimator", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        figures = [row["best"], row["at_run_theta"]] if own is not None else [row["best"]]
+        cells = [_cell(found, name) for found in figures for name in ("ece", "auroc")]
+        table.add_row(Text(_benchmark(row)), _estimator(row), _theta(row["best"]), *cells)
+    return table
+
+
+def _benchmark(row: dict[str, Any]) -> str:
+    from divtok.report.text import visible
+
+    return "Mean" if row["benchmark"] is None else visible(row["benchmark"])
+
+
+def _estimator(row: dict[str, Any]) -> str:
+    return f"{row['estimator']} {row['parameter']}={row['value']}"
+
+
+def _theta(best: dict[str, Any] | None) -> str:
+    if best is None:
+        return "—"
+    on_grid = round(best["theta"], 2) == best["theta"]  # the run's own theta need not be
+    return f"{best['theta']:{'.2f' if on_grid else 'g'}}" + ("*" if best["at_edge"] else " ")
+
+
+def _cell(figures: dict[str, float] | None, name: str) -> str:
+    return "—" if figures is None else f"{100 * figures[name]:.1f}"

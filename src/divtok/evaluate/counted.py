@@ -1,0 +1,128 @@
+"""Divergent tokens counted at every theta of a grid at once, for whole groups of responses.
+
+What sweeps, theta curves and maps are made of. Takes plain arrays of divergences and counts them;
+knows no file, no confidence and no metric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.errors import DataError, UsageError, did_you_mean
+from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.records import FloatArray
+
+Counts = npt.NDArray[np.int32]
+
+# The two KLs: forward is KL(p || q), reverse is KL(q || p).
+Divergence = Literal["jsd", "kl_pq", "kl_qp"]
+DIVERGENCES: tuple[Divergence, ...] = get_args(Divergence)
+# The field of a trace that holds each of them.
+FIELDS: dict[Divergence, str] = {"jsd": "jsd_bits", "kl_pq": "kl_pq", "kl_qp": "kl_qp"}
+
+# Written as k / 100 and k / 50, so that each value is the double nearest to its decimal. Both are
+# in bits; a JSD lies between 0 and 1 bit, a KL has no upper end.
+JSD_GRID = tuple(k / 100 for k in range(1, 100))
+KL_GRID = tuple(k / 50 for k in range(1, 301))
+
+# How far a theta that was computed may lie from the grid's and still be meant.
+_SAME_THETA = 1e-9
+
+
+def default_grids() -> dict[Divergence, tuple[float, ...]]:
+    """Every divergence with the thetas it is swept over."""
+    return {"jsd": JSD_GRID, "kl_pq": KL_GRID, "kl_qp": KL_GRID}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The usable responses of one generator on one benchmark, counted under one pair.
+
+    Usable means answered, complete, decided and traced; `excluded` responses of the group are not.
+    Rows are ordered by problem and sample, so balanced draws are those of the tables.
+    """
+
+    benchmark: str
+    generator: str
+    p: str
+    q: str
+    problem_id: tuple[str, ...]  # [N]
+    correct: Bools  # [N]
+    length: Ints  # [N] response tokens
+    reasoning: Ints  # [N] reasoning tokens, those that can count
+    mean_prob: Floats  # [N] mean probability that p gives to the response tokens
+    thetas: Mapping[Divergence, Floats]  # [G] each, rising, in bits
+    counts: Mapping[Divergence, Counts]  # [N, G] each
+    excluded: int
+
+    def __len__(self) -> int:
+        return len(self.problem_id)
+
+    def grid(self, divergence: Divergence = "jsd") -> tuple[Floats, Counts]:
+        """thetas [G] and counts [N, G] of one divergence."""
+        if divergence not in self.thetas:
+            raise UsageError(
+                f"'{divergence}' was not counted.",
+                next_step=did_you_mean(divergence, self.thetas),
+            )
+        return self.thetas[divergence], self.counts[divergence]
+
+    def at(self, theta: float, divergence: Divergence = "jsd") -> Ints:
+        """[N] divergent tokens of each response at one theta of the grid."""
+        thetas, counts = self.grid(divergence)
+        nearest = int(np.argmin(np.abs(thetas - theta)))
+        if not abs(thetas[nearest] - theta) <= _SAME_THETA:
+            raise UsageError(
+                f"theta {theta:g} is not on the grid of {divergence}.",
+                next_step=f"The nearest is {thetas[nearest]:g}; or count with a grid that has it.",
+            )
+        return counts[:, nearest].astype(np.int64)
+
+
+def checked_grid(grid: Sequence[float], divergence: Divergence = "jsd") -> Floats:
+    """[G] thetas in bits; a `UsageError` where they do not rise or lie outside their range."""
+    highest = 1.0 if divergence == "jsd" else math.inf
+    thetas = np.asarray(grid, dtype=np.float64)
+    inside = np.isfinite(thetas) & (thetas >= 0) & (thetas <= highest)
+    if thetas.ndim != 1 or len(thetas) == 0 or not inside.all() or (np.diff(thetas) <= 0).any():
+        span = "from 0 to 1" if divergence == "jsd" else "of 0 or more"
+        raise UsageError(
+            f"A grid of theta must hold one or more rising values {span} (bits).",
+            next_step="For instance 0.05, 0.10, ..., 0.95.",
+        )
+    return thetas
+
+
+def stored_thetas(thetas: npt.ArrayLike, divergence: Divergence = "jsd") -> FloatArray:
+    """[G] thetas in the unit and type that a divergence is stored in: KLs are in nats.
+
+    Comparing in float32 keeps a token whose divergence is theta itself from being divergent.
+    """
+    bits = np.asarray(thetas, dtype=np.float64)
+    return (bits if divergence == "jsd" else bits * math.log(2)).astype(np.float32)
+
+
+def count_above(values: FloatArray, row: Ints, rows: int, thetas: FloatArray) -> Counts:
+    """[rows, G] how many values of each row lie strictly above each of G rising thetas.
+
+    `values` [T] are divergences of any number of responses, and `row` [T] says whose each is.
+    """
+    if np.isnan(values).any():
+        bad = int(row[np.flatnonzero(np.isnan(values))[0]])
+        raise DataError(
+            f"A divergence of response {bad} is not a number.",
+            next_step="Trace it again: such a trace is stored as failed, with its reason.",
+        )
+    # Most tokens lie below every theta, and comparing is ten times cheaper than searching.
+    some = np.flatnonzero(values > thetas[0])
+    passed = np.searchsorted(thetas, values[some], side="left")  # thetas strictly below: 1 to G
+    cell = row[some] * len(thetas) + (passed - 1)
+    last_passed = np.bincount(cell, minlength=rows * len(thetas)).reshape(rows, len(thetas))
+    # A value that passed theta g passed all lower ones, too.
+    return np.cumsum(last_passed[:, ::-1], axis=1, dtype=np.int32)[:, ::-1]

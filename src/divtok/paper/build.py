@@ -1,0 +1,103 @@
+"""From recipes to exhibits: make the runs that are missing, then every table and figure.
+
+The one place that knows which function makes which kind of exhibit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from divtok.config import resolve, to_yaml
+from divtok.errors import UsageError
+from divtok.paper import figures, tables
+from divtok.paper.exhibit import Exhibit
+from divtok.paper.material import Material
+from divtok.paper.model_facts import API_MODELS
+from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe
+from divtok.pipeline.choices import chosen_estimators
+from divtok.progress import say, track
+from divtok.store.run import Run
+
+Builder = Callable[[Recipe, Material], Exhibit]
+BUILDERS: Mapping[ExhibitKind, Builder] = {
+    "whitebox-table": tables.whitebox,
+    "blackbox-table": tables.blackbox,
+    "verbalized-table": tables.verbalized,
+    "count": figures.count,
+    "pilot": figures.pilot,
+    "calibration": figures.calibration,
+    "theta-map": figures.theta_map,
+    "theta-curves": figures.theta_curves,
+    "count-ratio": figures.count_ratio,
+    "divergence": figures.divergence,
+    "saturation": figures.saturation,
+    "offset": figures.offset,
+}
+
+
+def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = False) -> list[Run]:
+    """Bring every run up to its confidences; a finished one is left alone."""
+    from divtok.pipeline.whole import run_stages
+
+    _refuse_api_only(runs, folder)
+    made: list[Run] = []
+    for number, named in enumerate(runs, start=1):
+        store = Run.create_or_open(folder / named.name)
+        made.append(store)
+        if is_finished(store, named) and not retry_failed:
+            continue
+        say(f"run {number} of {len(runs)}: {named.name}")
+        run_stages(store, named.config, retry_failed=retry_failed)
+    return made
+
+
+def make_exhibits(chosen: Sequence[Recipe], material: Material) -> list[Exhibit]:
+    """Every recipe made from what its runs hold; loads no model."""
+    made: list[Exhibit] = []
+    with track("exhibits", total=len(chosen)) as advance:
+        for recipe in chosen:
+            made.append(BUILDERS[recipe.exhibit](recipe, material))
+            advance(1)
+    return made
+
+
+def is_finished(store: Run, named: NamedRun) -> bool:
+    """Whether the run holds a confidence of every estimator for every trajectory it asks for."""
+    config = named.config
+    if store.config_text() != to_yaml(resolve(config)):
+        return False
+    keys = {key[0] for key in store.trajectories.keys()}  # noqa: SIM118 (a table is no dict)
+    if len(keys) != _responses(store, named):
+        return False
+    traced = store.traces.keys()
+    for trajectory in store.trajectories.read():
+        generator = config.preset.generator(trajectory.generator)
+        if any((trajectory.key, *pair) not in traced for pair in config.pairs_for(generator)):
+            return False
+    scored = {(c.key, c.estimator) for c in store.confidences.read()}
+    return all((key, spec.name) in scored for key in keys for spec in chosen_estimators(config))
+
+
+def _responses(store: Run, named: NamedRun) -> int:
+    """How many trajectories the config asks for, by the problems the run has kept."""
+    config = named.config
+    return sum(
+        config.samples_for(generator, problem.benchmark)
+        for generator in config.generator_presets()
+        for problem in store.problems.read()
+    )
+
+
+def _refuse_api_only(runs: Sequence[NamedRun], folder: Path) -> None:
+    """Before anything is spent: a generator that only an API serves cannot be sampled here."""
+    for named in runs:
+        wanted = [g.model for g in named.config.generator_presets() if g.model in API_MODELS]
+        there = (folder / named.name / "trajectories").is_dir()
+        if wanted and not there:
+            raise UsageError(
+                f"The run {named.name} needs trajectories of {wanted[0]}, which is served through "
+                "an API and cannot be sampled by this version of divtok.",
+                next_step=f"Put its trajectories into {folder / named.name}, or choose another "
+                "recipe; --plan shows what each needs.",
+            )

@@ -1,0 +1,38 @@
+"""What a recipe ends in: tables, figures, and what they say about the paper's claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from divtok.paper.recipe import Recipe
+from divtok.report.figures import Display
+from divtok.report.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim of the paper, and whether it holds on these runs.
+
+    `rule` is what "holds" was taken to mean, and `number` what was measured. `holds` is None where
+    the runs cannot decide, and then `number` says why.
+    """
+
+    claim: str
+    rule: str
+    holds: bool | None
+    number: str
+
+    @property
+    def verdict(self) -> str:
+        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """A recipe as made: `caption` says how the figures (not the tables, which say it) were made."""
+
+    recipe: Recipe
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Display, ...] = ()
+    caption: str = ""
+    findings: tuple[Finding, ...] = ()

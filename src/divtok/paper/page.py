@@ -1,0 +1,173 @@
+"""Write exhibits: each table and figure as files, and one HTML page with all of them.
+
+The page holds its figures itself, so that it can be sent around alone. Text from runs and recipes
+is escaped by the template engine.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from divtok.paper.exhibit import Exhibit
+from divtok.paper.material import FinishedRun, short
+from divtok.report.figures import Display, save_figure
+from divtok.report.render import shown, to_csv, to_latex, to_markdown
+from divtok.report.tables import Row, Table, rank_marks
+from divtok.report.text import visible
+from divtok.store.atomic import make_folder, write_text_atomically
+
+_RENDERERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+_RUN_HEAD = ("Run", "Generators", "Pair scored", "Protocol", "Responses", "Theta (bits)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was written: the page, and where the files of its tables and figures are."""
+
+    path: Path
+    folder: Path
+
+
+def write_page(
+    folder: Path,
+    name: str,
+    exhibits: Sequence[Exhibit],
+    runs: Sequence[FinishedRun],
+    *,
+    title: str,
+    family: str | None,
+) -> Page:
+    """`folder`/`name`.html, with tables/ and figures/ beside it; the page is written last."""
+    shown_exhibits = [_exhibit(folder, exhibit, family) for exhibit in exhibits]
+    text = _template().render(
+        title=title,
+        intro=_intro(family),
+        exhibits=shown_exhibits,
+        runs={"head": _RUN_HEAD, "rows": [_run_row(run) for run in runs]},
+    )
+    path = folder / f"{name}.html"
+    write_text_atomically(path, text)
+    return Page(path, folder)
+
+
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("divtok.paper", "."), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _intro(family: str | None) -> list[str]:
+    lines = [
+        "Every table and figure of the paper Divergent Token Confidence, made by divtok "
+        f"{version('divtok')} from stored traces. ECE and AUROC follow the paper's protocol "
+        "(class-balanced draws); they describe balanced responses, not the generator's own mix of "
+        "right and wrong ones."
+    ]
+    if family == "tiny":
+        lines.append(
+            "The models are the embedded family: a few hundred thousand to 1.6 million parameters, "
+            "trained on arithmetic stories. The page shows that every step works and what comes "
+            "out of it. It is no evidence about large models."
+        )
+    return lines
+
+
+def _exhibit(folder: Path, exhibit: Exhibit, family: str | None) -> dict[str, Any]:
+    recipe = exhibit.recipe
+    option = "" if family is None else f" --family {family}"
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "about": recipe.about,
+        "caption": exhibit.caption,
+        "command": f"divtok paper {recipe.name}{option}",
+        "findings": exhibit.findings,
+        "tables": [
+            _table(folder, table, _stem(recipe.name, i, len(exhibit.tables)))
+            for i, table in enumerate(exhibit.tables)
+        ],
+        "figures": [
+            _figure(folder, display, _stem(recipe.name, i, len(exhibit.figures)), recipe.title)
+            for i, display in enumerate(exhibit.figures)
+        ],
+    }
+
+
+def _stem(name: str, number: int, of: int) -> str:
+    return name if of == 1 else f"{name}-{number + 1}"
+
+
+def _table(folder: Path, table: Table, stem: str) -> dict[str, Any]:
+    make_folder(folder / "tables")
+    files: list[str] = []
+    for suffix, render in _RENDERERS.items():
+        files.append(f"tables/{stem}.{suffix}")
+        write_text_atomically(folder / files[-1], render(table))
+    rows: list[dict[str, Any]] = []
+    section: str | None = None
+    for row in table.rows:
+        new = row.section if row.section != section else None
+        section = row.section
+        rows.append(
+            {
+                "section": new,
+                "is_mean": row.is_mean,
+                "theirs": not row.ranked,
+                "cells": _cells(table, row),
+            }
+        )
+    columns = [{"text": visible(c.label), "kind": _kind(c.kind)} for c in table.columns]
+    caption = f"{table.title}. {table.caption}"
+    return {"caption": caption, "columns": columns, "rows": rows, "files": files}
+
+
+def _cells(table: Table, row: Row) -> list[dict[str, Any]]:
+    return [
+        {"text": visible(shown(value, column, dash="—")), "kind": _kind(column.kind), "rank": rank}
+        for value, column, rank in zip(
+            row.cells, table.columns, rank_marks(table, row), strict=True
+        )
+    ]
+
+
+def _kind(kind: str) -> str:
+    return "text" if kind == "text" else "number"
+
+
+def _figure(folder: Path, display: Display, stem: str, alt: str) -> dict[str, Any]:
+    written = save_figure(display, folder / "figures" / stem)
+    svg = next(path for path in written if path.suffix == ".svg")
+    data = base64.b64encode(svg.read_bytes()).decode()
+    inches = display.figure().get_size_inches()[0]
+    return {
+        "data": f"data:image/svg+xml;base64,{data}",
+        "alt": alt,
+        "width": round(96 * inches * 1.35),  # small print is read on screens from further away
+        "files": [str(path.relative_to(folder)) for path in written],
+    }
+
+
+def _run_row(run: FinishedRun) -> tuple[str, ...]:
+    config = run.config
+    generators = config.generator_presets()
+    pairs = [
+        f"{'generator' if p == g.model else short(p)} / {short(q)}"
+        for g in generators
+        for p, q in [config.pair_for(g)]
+    ]
+    return (
+        run.name,
+        ", ".join(short(generator.model) for generator in generators),
+        ", ".join(dict.fromkeys(pairs)),
+        config.protocol,
+        f"{sum(len(group.problem_id) for group in run.groups):,}",
+        f"{config.theta:g}",
+    )

@@ -1,0 +1,78 @@
+"""How much of a planned run is in its folder already: rows counted by what they belong to.
+
+Reads keys and lengths only, and writes nothing; a folder that is not there holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from divtok.store.run import Run, is_run
+from divtok.store.schema import Key
+
+Keys = frozenset[str]
+NONE: Keys = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCell:
+    """The trajectories of one generator on one benchmark."""
+
+    keys: Keys = NONE
+    tokens: int = 0  # of all responses together
+
+    @property
+    def mean_tokens(self) -> float | None:
+        return self.tokens / len(self.keys) if self.keys else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The keys of the trajectories that have a row in each table, by what made the row."""
+
+    exists: bool = False
+    cells: dict[tuple[str, str], StoredCell] = field(
+        default_factory=dict[tuple[str, str], StoredCell]
+    )
+    rows: dict[tuple[str, ...], Keys] = field(default_factory=dict[tuple[str, ...], Keys])
+
+    def cell(self, generator: str, benchmark: str) -> StoredCell:
+        return self.cells.get((generator, benchmark), StoredCell())
+
+    def done(self, cell: StoredCell, *made_by: str) -> int:
+        """How many trajectories of the cell have a row of this kind, as in ("traces", p, q)."""
+        return len(cell.keys & self.rows.get(made_by, NONE))
+
+
+def read_stored(folder: Path) -> Stored:
+    if not is_run(folder):
+        return Stored()
+    run = Run.open(folder)
+    rows: dict[tuple[str, ...], Keys] = {}
+    for table in (run.grades, run.traces, run.replies, run.chains, run.readings, run.rewards):
+        rows |= _by_maker(table.layout.name, table.keys())
+    return Stored(True, _cells(run), rows)
+
+
+def _by_maker(table: str, keys: Iterable[Key]) -> dict[tuple[str, ...], Keys]:
+    """Keys of rows as (table, models ...) -> keys of trajectories, which come first in each."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for trajectory, *makers in keys:
+        found.setdefault((table, *makers), set()).add(trajectory)
+    return {made_by: frozenset(members) for made_by, members in found.items()}
+
+
+def _cells(run: Run) -> dict[tuple[str, str], StoredCell]:
+    import polars as pl
+
+    frame = run.trajectories.frame().select(
+        "generator", "benchmark", "key", tokens=pl.col("token_ids").list.len()
+    )
+    return {
+        (str(generator), str(benchmark)): StoredCell(
+            frozenset(rows["key"].to_list()), int(rows["tokens"].sum())
+        )
+        for (generator, benchmark), rows in frame.group_by("generator", "benchmark")
+    }

@@ -1,0 +1,270 @@
+"""The paper's tables from finished runs, with the paper's figures beside ours where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from divtok.errors import DataError
+from divtok.evaluate.protocol import Protocol
+from divtok.paper import claims
+from divtok.paper.exhibit import Exhibit
+from divtok.paper.material import FinishedRun, Material, short
+from divtok.paper.numbers import Published, published
+from divtok.paper.recipe import Recipe
+from divtok.report.tables import Cell, Column, Row, Table, metric_table
+
+Metric = Literal["ece", "auroc"]
+METRICS: tuple[Metric, ...] = ("ece", "auroc")
+PROTOCOL_LABELS = {
+    "cot": "Default CoT",
+    "verbalized": "Verb. Conf.",
+    "verbalized_top2": "Verb. TopK",
+    "verbalized_distribution": "Verb. PD",
+}
+# The paper's columns, with length and count, the two rankings any of them must be held against.
+WHITEBOX = (
+    "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized", "length",
+    "count", "dtc_prod", "dtc_lin", "prm",
+)  # fmt: skip
+# Method label, estimator (None: accuracy alone), for trajectories that state no confidence and
+# for those that do.
+_PLAIN: tuple[tuple[str, str | None], ...] = (
+    ("", None),
+    ("+ PRM", "prm"),
+    ("+ DTC lin", "dtc_lin"),
+    ("+ DTC prod", "dtc_prod"),
+)
+_STATED: tuple[tuple[str, str | None], ...] = (
+    ("", "verbalized"),
+    ("+ DTC lin", "dtc_lin"),
+    ("+ DTC prod", "dtc_prod"),
+)
+_WITH_DTC: tuple[tuple[str, str | None], ...] = (
+    ("", "verbalized"),
+    ("w/ DTC", "verbalized_dtc"),
+)
+
+# (protocol, benchmark, estimator) -> accuracy, ECE, AUROC; estimator None: accuracy alone
+Figures = Mapping[tuple[str, str, str | None], tuple[float | None, float | None, float | None]]
+
+
+def whitebox(recipe: Recipe, material: Material) -> Exhibit:
+    """ECE and AUROC of every estimator, generators within benchmarks."""
+    runs = material.runs(recipe)
+    evaluations = [e for run in runs for e in run.evaluations if e.estimator in WHITEBOX]
+    theirs = {(p.benchmark, p.generator, p.estimator): p for p in published("whitebox")}
+    tables = [
+        _beside(metric_table(evaluations, metric, protocol=runs[0].protocol), metric, theirs)
+        for metric in METRICS
+    ]
+    return Exhibit(recipe, tables=tuple(tables), findings=claims.whitebox(evaluations))
+
+
+def blackbox(recipe: Recipe, material: Material) -> Exhibit:
+    """Accuracy, ECE and AUROC of each method under each protocol, benchmarks side by side."""
+    runs = material.runs(recipe)
+    ours = _figures(runs)
+    theirs = _published_figures("blackbox", _generator(runs))
+    rows = [
+        (protocol, name, estimator)
+        for protocol in _protocols(runs)
+        for name, estimator in (_PLAIN if protocol == "cot" else _STATED)
+    ]
+    table = _method_table(
+        f"Black-box: {short(_generator(runs))}",
+        rows,
+        _benchmarks(runs),
+        ours,
+        theirs,
+        with_accuracy=True,
+        protocol=runs[0].protocol,
+        made=_made(runs),
+    )
+    return Exhibit(recipe, tables=(table,), findings=claims.blackbox(ours))
+
+
+def verbalized(recipe: Recipe, material: Material) -> Exhibit:
+    """The stated confidence, and the same to the power of count + k."""
+    runs = material.runs(recipe)
+    ours = _figures(runs)
+    theirs = _published_figures("verbalized_with_dtc", _generator(runs))
+    rows = [(protocol, *method) for protocol in _protocols(runs) for method in _WITH_DTC]
+    table = _method_table(
+        f"Stated confidence with DTC: {short(_generator(runs))}",
+        rows,
+        _benchmarks(runs),
+        ours,
+        theirs,
+        with_accuracy=False,
+        protocol=runs[0].protocol,
+        made=_made(runs),
+    )
+    return Exhibit(recipe, tables=(table,), findings=claims.verbalized(ours))
+
+
+def _beside(
+    table: Table, metric: Metric, theirs: Mapping[tuple[str, str, str], Published]
+) -> Table:
+    """The table with the paper's row and the difference below each row that the paper has too."""
+    estimators = [column.key for column in table.columns[2:]]
+
+    def paper_row(benchmark: str, generator: str) -> tuple[Cell, ...] | None:
+        found = [theirs.get((benchmark, generator, e)) for e in estimators]
+        there = [p for p in found if p is not None]
+        if not there:
+            return None
+        return (there[0].accuracy, *(None if p is None else getattr(p, metric) for p in found))
+
+    rows: list[Row] = []
+    for row in table.rows:
+        rows.append(row)
+        generator = str(row.cells[0])
+        paper = None if row.section is None else paper_row(row.section, generator)
+        if paper is not None:
+            rows += _paper_rows(short(generator), row, paper)
+    averages = [_published_mean(theirs.values(), e, metric) for e in estimators]
+    accuracy = _mean([p.accuracy for p in theirs.values() if p.estimator == "nsl"])
+    rows.append(
+        Row(("Paper's average", accuracy, *averages), section=None, is_mean=True, ranked=False)
+    )
+    caption = (
+        f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
+        "generators and 4 benchmarks, whatever stands above."
+    )
+    return replace(table, rows=tuple(rows), caption=caption)
+
+
+def _paper_rows(name: str, ours: Row, paper: tuple[Cell, ...]) -> list[Row]:
+    """The paper's cells for a row of ours, and ours less theirs."""
+    differences = [_difference(a, b) for a, b in zip(ours.cells[1:], paper, strict=True)]
+    return [
+        Row((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
+        Row((f"{name}: ours - paper", *differences), ours.section, ours.is_mean, ranked=False),
+    ]
+
+
+def _difference(ours: Cell, paper: Cell) -> str | None:
+    """In points, with a sign; None where either is missing."""
+    if not isinstance(ours, float) or not isinstance(paper, float):
+        return None
+    return f"{100 * (ours - paper):+.1f}"
+
+
+def _method_table(
+    title: str,
+    methods: Sequence[tuple[str, str, str | None]],
+    benchmarks: Sequence[str],
+    ours: Figures,
+    theirs: Figures,
+    *,
+    with_accuracy: bool,
+    protocol: Protocol,
+    made: str,
+) -> Table:
+    """One row a method, (protocol, name, estimator), with the figures of each benchmark in turn."""
+    names = (("Acc",) if with_accuracy else ()) + ("ECE", "AUC")
+    columns = [Column("method", "Method")]
+    for benchmark in (*benchmarks, "Mean"):
+        columns += [
+            Column(f"{benchmark}_{n.lower()}", f"{benchmark} {n}", "percent") for n in names
+        ]
+    rows: list[Row] = []
+    for under, name, estimator in methods:
+        first = PROTOCOL_LABELS[under]
+        shown = f"{first} {name}".strip()
+        # A row that only scores the same trajectories again has no accuracy of its own.
+        accuracy = with_accuracy and not name
+
+        def cells(
+            figures: Figures, under: str = under, e: str | None = estimator, acc: bool = accuracy
+        ) -> tuple[Cell, ...] | None:
+            found = [figures.get((under, b, e)) for b in benchmarks]
+            if all(f is None for f in found):
+                return None
+            triples = [(None, None, None) if f is None else f for f in found]
+            means = tuple(_mean([t[i] for t in triples]) for i in range(3))
+            kept = [
+                ((a if acc else None,) if with_accuracy else ()) + (ece, auroc)
+                for a, ece, auroc in (*triples, means)
+            ]
+            return tuple(value for triple in kept for value in triple)
+
+        mine, paper = cells(ours), cells(theirs)
+        if mine is None:
+            continue
+        rows.append(Row((shown, *mine)))
+        if paper is not None:
+            rows += _paper_rows(shown, rows[-1], paper)
+    caption = (
+        f"Percent; {protocol.describe()}; mean over draws. Acc counts every sampled response and "
+        "stands where the trajectories were sampled; a '+' row scores the same trajectories "
+        f"again. Mean is over the benchmarks. {made}"
+    )
+    return Table(title, tuple(columns), tuple(rows), caption)
+
+
+def _figures(runs: Sequence[FinishedRun]) -> Figures:
+    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
+    for run in runs:
+        for e in run.evaluations:
+            found[run.config.protocol, e.benchmark, e.estimator] = (e.accuracy, e.ece, e.auroc)
+            found[run.config.protocol, e.benchmark, None] = (e.accuracy, None, None)
+    return found
+
+
+def _published_figures(
+    table: Literal["blackbox", "verbalized_with_dtc"], generator: str
+) -> Figures:
+    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
+    for p in published(table):
+        if p.generator != generator:
+            continue
+        figures = (p.accuracy, p.ece, p.auroc)
+        found[p.protocol, p.benchmark, p.estimator if p.ece is not None else None] = figures
+    return found
+
+
+def _published_mean(theirs: Iterable[Published], estimator: str, metric: Metric) -> float | None:
+    return _mean([getattr(p, metric) for p in theirs if p.estimator == estimator])
+
+
+def _generator(runs: Sequence[FinishedRun]) -> str:
+    found = {e.generator for run in runs for e in run.evaluations}
+    if len(found) != 1:
+        raise DataError(
+            f"A table of one generator was given the runs of {len(found)}: {sorted(found)}.",
+            next_step="Name runs of one generator in the recipe.",
+        )
+    return found.pop()
+
+
+def _benchmarks(runs: Sequence[FinishedRun]) -> list[str]:
+    return list(dict.fromkeys(e.benchmark for run in runs for e in run.evaluations))
+
+
+def _protocols(runs: Sequence[FinishedRun]) -> list[str]:
+    there = {run.config.protocol for run in runs}
+    return [protocol for protocol in PROTOCOL_LABELS if protocol in there]
+
+
+def _made(runs: Sequence[FinishedRun]) -> str:
+    """Which pair read the text, at which theta, and what was left out."""
+    config = runs[0].config
+    p, q = config.pair_for(config.generator_presets()[0])
+    left_out = sum(
+        max(e.excluded for e in run.evaluations if e.benchmark == b)
+        for run in runs
+        for b in _benchmarks([run])
+    )
+    total = sum(len(group.problem_id) for run in runs for group in run.groups)
+    return (
+        f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits. "
+        f"Left out: {left_out} of {total} responses."
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [v for v in values if v is not None]
+    return sum(there) / len(there) if there else None

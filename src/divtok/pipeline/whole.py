@@ -1,0 +1,19 @@
+"""All stages of a run, from problems to confidences."""
+
+from __future__ import annotations
+
+from divtok.config import RunConfig
+from divtok.pipeline import evidence, stages
+from divtok.pipeline.choices import check_choices
+from divtok.store.run import Run
+
+
+def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+    """problems -> confidences, under the run's lock; what is there already is kept."""
+    check_choices(config)
+    with store.lock():
+        stages.generate(store, config)
+        stages.grade(store, config, retry_failed=retry_failed)
+        stages.trace(store, config, retry_failed=retry_failed)
+        evidence.gather(store, config, retry_failed=retry_failed)
+        stages.score(store, config)
