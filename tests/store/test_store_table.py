@@ -242,6 +242,28 @@ def test_batches_end_with_an_error_when_the_table_is_replaced(tmp_path: Path, ke
         list(batches)
 
 
+def test_columns_are_those_of_the_rows_that_count(tmp_path: Path) -> None:
+    table = Table(tmp_path / "traces", schema.TRACES, _free)
+    table.append([trace("a", 2), trace("b", 1), trace("c", 3)])
+    table.append([trace("b", 4)])
+    parts = list(table.columns(["key", "jsd_bits"]))
+    assert [part.column_names for part in parts] == [["key", "jsd_bits"]] * 2
+    assert [part.column("key").to_pylist() for part in parts] == [["a", "c"], ["b"]]
+    found = [values for part in parts for values in part.column("jsd_bits").to_pylist()]
+    assert found == [row.jsd_bits.tolist() for row in table.read()]
+
+
+def test_columns_end_with_an_error_when_the_table_is_replaced(tmp_path: Path) -> None:
+    table = _grades(tmp_path)
+    table.append([grade("a")])
+    table.append([grade("b")])
+    parts = table.columns(["key"])
+    next(parts)
+    table.replace([grade("c")])
+    with pytest.raises(StoreError, match="was replaced while it was read"):
+        list(parts)
+
+
 def test_a_shard_cut_at_any_byte_is_an_error_that_names_it(tmp_path: Path) -> None:
     table = Table(tmp_path / "grades", schema.GRADES, _free)
     table.append([grade("a")])

@@ -38,6 +38,7 @@ DIVERGENCE_NAMES: Mapping[Divergence, str] = {
 }
 THETA = "theta (bits)"
 ECE, AUROC, ACCURACY = "ECE (%)", "AUROC (%)", "accuracy (%)"
+PERCENT = (-3.0, 103.0)  # room for whole markers at both ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
                     _count_line(name, points, i) for i, (name, points) in enumerate(series.items())
                 ),
                 x_ticks=_count_ticks(),
-                y_range=(0, 100),
+                y_range=PERCENT,
                 reason=None if series else "no pair has a theta",
             )
         )
@@ -94,14 +95,14 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
         ACCURACY,
         _count_lines(by_count),
         x_ticks=_count_ticks(),
-        y_range=(0, 100),
+        y_range=PERCENT,
     )
     right = Panel(
         "ratio",
         "divergent tokens per 100 reasoning tokens",
         ACCURACY,
         tuple(_trend_line(trend, i) for i, trend in enumerate(by_ratio.values())),
-        y_range=(0, 100),
+        y_range=PERCENT,
     )
     trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
     rows = [
