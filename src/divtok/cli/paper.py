@@ -51,7 +51,7 @@ def paper(
         from divtok.paper.plan import as_json as plan_json
         from divtok.paper.plan import make_plan, print_plan
 
-        found = make_plan(runs, out)
+        found = make_plan(runs, out, recipes=[recipe.name for recipe in chosen])
         print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
         return
     from divtok.paper.build import make_exhibits, make_runs

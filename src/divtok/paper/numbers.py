@@ -240,28 +240,34 @@ def _means_of_the_text() -> tuple[PublishedMean, ...]:
 
 def _read_whitebox(folder: Traversable) -> list[Published]:
     """The two wide tables as one: they must have the same rows and accuracies."""
-    ece, auroc = (
-        [row for row in _rows(folder, file, _WIDE_COLUMNS) if not _is_average(row)]
-        for file in ("whitebox_ece.csv", "whitebox_auroc.csv")
-    )
-    heads = [
-        [(r["benchmark"], r["generator"], r["accuracy"]) for r in rows] for rows in (ece, auroc)
-    ]
-    if heads[0] != heads[1]:
+    ece, auroc = (_wide(folder, file) for file in ("whitebox_ece.csv", "whitebox_auroc.csv"))
+    if list(ece) != list(auroc):
         raise DataError("whitebox_ece.csv and whitebox_auroc.csv are about different responses.")
     return [
-        Published(
-            benchmark=_ours(BENCHMARKS, one["benchmark"], "whitebox_ece.csv"),
-            generator=_ours(MODELS, one["generator"], "whitebox_ece.csv"),
-            protocol="cot",
-            estimator=estimator,
-            accuracy=_fraction(one, "accuracy", "whitebox_ece.csv"),
-            ece=_fraction(one, estimator, "whitebox_ece.csv"),
-            auroc=_fraction(other, estimator, "whitebox_auroc.csv"),
-        )
-        for one, other in zip(ece, auroc, strict=True)
-        for estimator in WHITEBOX_ESTIMATORS
+        Published(benchmark, generator, "cot", estimator, accuracy, value, auroc[head][estimator])
+        for head, values in ece.items()
+        for benchmark, generator, accuracy in [head]
+        for estimator, value in values.items()
     ]
+
+
+def _wide(
+    folder: Traversable, file: str
+) -> dict[tuple[str, str, float | None], dict[str, float | None]]:
+    """(benchmark, generator, accuracy) -> the figure of each estimator"""
+    found: dict[tuple[str, str, float | None], dict[str, float | None]] = {}
+    for row in _rows(folder, file, _WIDE_COLUMNS):
+        if _is_average(row):
+            continue
+        head = (
+            _ours(BENCHMARKS, row["benchmark"], file),
+            _ours(MODELS, row["generator"], file),
+            _fraction(row, "accuracy", file),
+        )
+        if head in found:
+            raise DataError(f"{file} has the row of {head[1]} on {head[0]} twice.")
+        found[head] = {name: _fraction(row, name, file) for name in WHITEBOX_ESTIMATORS}
+    return found
 
 
 def _read_long(table: PaperTable, folder: Traversable) -> list[Published]:

@@ -77,7 +77,7 @@ def _models(models: Sequence[ModelPlan]) -> str:
 def _run(run: RunPlan, width: int) -> str:
     unit = "h" if run.device == "gpu" else "min"
     rows: list[Line] = [
-        ("", "problems", "", "", "generate", "trace", "evidence", ""),
+        ("", "problems", "", "", "generate", "trace", "gather", ""),
         ("", "x samples", "responses", "tokens", unit, unit, unit, "disk"),
     ]
     for generator in run.generators:

@@ -11,7 +11,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import FinishedRun, Material, short
-from divtok.paper.numbers import Published, published
+from divtok.paper.numbers import WHITEBOX_ESTIMATORS, Published, published
 from divtok.paper.recipe import Recipe
 from divtok.report.tables import Cell, Column, Row, Table, metric_table
 
@@ -23,11 +23,9 @@ PROTOCOL_LABELS = {
     "verbalized_top2": "Verb. TopK",
     "verbalized_distribution": "Verb. PD",
 }
-# The paper's columns, with length and count, the two rankings any of them must be held against.
-WHITEBOX = (
-    "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized", "length",
-    "count", "dtc_prod", "dtc_lin", "prm",
-)  # fmt: skip
+# What every estimator must be held against; the paper has no such columns.
+RANKINGS = ("length", "count")
+WHITEBOX = (*WHITEBOX_ESTIMATORS, *RANKINGS)
 # Method label, estimator (None: accuracy alone), for trajectories that state no confidence and
 # for those that do.
 _PLAIN: tuple[tuple[str, str | None], ...] = (
@@ -55,8 +53,10 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     runs = material.runs(recipe)
     evaluations = [e for run in runs for e in run.evaluations if e.estimator in WHITEBOX]
     theirs = {(p.benchmark, p.generator, p.estimator): p for p in published("whitebox")}
+    # Rankings have no ECE, so the first table goes without them.
+    shown = {"ece": [e for e in evaluations if e.estimator not in RANKINGS], "auroc": evaluations}
     tables = [
-        _beside(metric_table(evaluations, metric, protocol=runs[0].protocol), metric, theirs)
+        _beside(metric_table(shown[metric], metric, protocol=runs[0].protocol), metric, theirs)
         for metric in METRICS
     ]
     return Exhibit(recipe, tables=tuple(tables), findings=claims.whitebox(evaluations))

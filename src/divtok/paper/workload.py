@@ -42,7 +42,7 @@ class Work:
 
     @property
     def hours_left(self) -> float | None:
-        return None if self.hours is None else self.hours * self.missing / self.rows
+        return None if self.hours is None else self.hours * (self.missing / self.rows)
 
 
 def models_used(config: RunConfig) -> Iterator[tuple[str, Role]]:

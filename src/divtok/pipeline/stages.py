@@ -152,7 +152,10 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         batches = packs_of(rows, section)
         missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
         done = len(rows) - sum(len(b) for b in missing)
-        with track(f"trace {generator.model} with {q}", total=len(rows), done=done) as advance:
+        readers = q if p == generator.model else f"{p} and {q}"
+        with track(
+            f"trace {generator.model} with {readers}", total=len(rows), done=done
+        ) as advance:
             if not missing:
                 continue
             pair = load_pair(
