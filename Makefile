@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check faults fit perf perf-gpu clean
+.PHONY: demo test check faults fit paper perf perf-gpu clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -24,11 +24,16 @@ faults: $(VENV)/.test
 fit: $(VENV)/.demo
 	$(BIN)/divtok fit tiny
 
+# Every table and figure of the paper on the embedded family, on one page.
+paper: $(VENV)/.demo
+	$(BIN)/divtok paper all --family tiny
+
 # Speed and memory beside other ways; writes docs/performance.md. perf-gpu needs a GPU.
 perf: $(VENV)/.test .peers
 	$(BIN)/python -m perf run --section cpu-heads --section cpu-pair
 	$(BIN)/python -m perf run --section estimators
 	$(BIN)/python -m perf.attention
+	$(BIN)/python -m perf.sweeps
 	$(BIN)/python -m perf render
 
 perf-gpu: $(VENV)/.demo .peers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from generate_samples import save_chat_model
+from generate_samples import chat_tokenizer, save_chat_model
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +20,8 @@ def loaded(saved_model: str) -> Any:
     from divtok.models import load_model
 
     return load_model(saved_model, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    return chat_tokenizer()

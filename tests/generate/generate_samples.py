@@ -77,6 +77,50 @@ def save_chat_model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
+# By name: what is special about each model, beside the settings all of them share.
+SMALL_MODELS: dict[str, dict[str, Any]] = {
+    "Qwen2": {},
+    "Llama": {"num_key_value_heads": 4},
+    "Gemma3Text": {
+        "sliding_window": 12,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    # Prepares its inputs in its own way.
+    "Phi3": {},
+    # Keeps states of convolutions beside keys and values.
+    "Lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
+}
+
+
+def small_model(name: str, tokenizer: Any, *, ends_often: bool = True) -> Any:
+    """A random model as LoadedModel, in float64, so that rounding moves no sampled token."""
+    import torch
+    import transformers
+
+    from divtok.models import LoadedModel
+
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=len(tokenizer) + 8,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        head_dim=8,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+        eos_token_id=END_TOKEN,
+        pad_token_id=0,
+        bos_token_id=1,
+        **{"num_key_value_heads": 2, **SMALL_MODELS[name]},
+    )
+    kind = getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")
+    model = kind(config).double().eval().requires_grad_(False)
+    # Many end tokens make ends frequent, whatever the weights prefer.
+    model.generation_config.eos_token_id = [END_TOKEN, *(range(40, 58) if ends_often else ())]
+    return LoadedModel(name, None, model, tokenizer, torch.device("cpu"), torch.float64)
+
+
 def jobs(sampling: Sampling, count: int = len(QUESTIONS)) -> list[Job]:
     return [
         Job(

@@ -198,7 +198,7 @@ def test_the_context_bounds_a_reply(loaded: Any) -> None:
 def test_where_no_conversation_has_room_nothing_is_decoded(loaded: Any) -> None:
     trajectories = trajectories_of(loaded)
     loaded.model.config.max_position_embeddings = 10
-    loaded.model.generate = None
+    loaded.model.generate = loaded.model.forward = None
     replies = replies_to(loaded, trajectories)
     assert [reply.key for reply in replies] == [trajectory.key for trajectory in trajectories]
     assert all(reply.reason for reply in replies)

@@ -142,6 +142,34 @@ def test_a_row_depends_on_its_key_and_logits_alone(rows: list[int], width: int) 
     assert tokens(rows[:width]) == alone
 
 
+def test_rows_that_leave_take_their_streams_with_them() -> None:
+    logits, written = torch.tensor([LOGITS] * 5), torch.zeros(5, 0, dtype=torch.long)
+    alone = {key: KeyedSampler([key], PLAIN, prompt_length=0) for key in KEYS[:5]}
+    expected = {
+        key: [int(sampler.draw(logits[:1], written[:1])) for _ in range(60)]
+        for key, sampler in alone.items()
+    }
+    sampler = KeyedSampler(KEYS[:5], PLAIN, prompt_length=0)
+    rows = list(range(5))
+    for step in range(60):
+        tokens = sampler.draw(logits[: len(rows)], written[: len(rows)]).tolist()
+        assert tokens == [expected[KEYS[row]][step] for row in rows]
+        if step in (10, 30):
+            kept = [3, 1, 2] if step == 10 else [2, 0]
+            sampler.keep(kept)
+            rows = [rows[place] for place in kept]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_as_a_processor_it_leaves_the_token_it_draws(temperature: float) -> None:
+    sampling = Sampling(temperature=temperature, top_p=0.9, presence_penalty=0.5)
+    ids, scores = torch.tensor([[0, 1, 2, 4]] * 20), torch.tensor([LOGITS] * 20)
+    left = KeyedSampler(KEYS[:20], sampling, prompt_length=2)(ids, scores.clone())
+    drawn = KeyedSampler(KEYS[:20], sampling, prompt_length=2).draw(scores, ids[:, 2:])
+    assert drawn.shape == (20,)
+    assert left.isfinite().nonzero()[:, 1].tolist() == drawn.tolist()
+
+
 def test_the_stream_of_a_key_is_its_own() -> None:
     assert key_generator("a").random(8).tolist() == key_generator("a").random(8).tolist()
     firsts = {float(key_generator(key).random()) for key in KEYS}

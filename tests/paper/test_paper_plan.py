@@ -19,12 +19,12 @@ import pytest
 import divtok
 from divtok.config import load_config, to_yaml
 from divtok.errors import ConfigError, ModelError
-from divtok.paper import costs
-from divtok.paper.model_facts import API_MODELS, HUB_MODELS, ModelFact, find_model
-from divtok.paper.plan import CellPlan, Plan, as_json, make_plan
-from divtok.paper.plan_text import plan_text, totals_line
+from divtok.paper.planning import costs
+from divtok.paper.planning.model_facts import API_MODELS, HUB_MODELS, ModelFact, find_model
+from divtok.paper.planning.plan import CellPlan, Plan, as_json, make_plan
+from divtok.paper.planning.text import plan_text, totals_line
+from divtok.paper.planning.workload import Work, models_used
 from divtok.paper.recipe import ALL, TINY, NamedRun, chosen_recipes, recipes, runs_of
-from divtok.paper.workload import Work, models_used
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Chain,
@@ -138,7 +138,7 @@ def test_limits_files_and_samples_change_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_of_unknown_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from divtok.paper import plan as module
+    from divtok.paper.planning import plan as module
 
     monkeypatch.delitem(module.HUB_PROBLEMS, "amc23")
     with pytest.raises(ConfigError, match=r"'amc23'.*benchmark_files\.amc23=PATH"):
@@ -606,8 +606,8 @@ import socket, sys
 from pathlib import Path
 def refuse(*_, **__): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
-from divtok.paper.plan import as_json, make_plan
-from divtok.paper.plan_text import plan_text
+from divtok.paper.planning.plan import as_json, make_plan
+from divtok.paper.planning.text import plan_text
 from divtok.paper.recipe import chosen_recipes, runs_of
 for family in (None, "tiny"):
     plan = make_plan(runs_of(chosen_recipes("all"), family), Path(sys.argv[1]))

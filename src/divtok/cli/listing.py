@@ -83,6 +83,6 @@ def _recipes() -> list[dict[str, Any]]:
     from divtok.paper.recipe import recipes
 
     return [
-        {"name": recipe.name, "summary": recipe.title, "about": recipe.about}
+        {"name": recipe.name, "summary": recipe.heading(None), "about": recipe.about}
         for recipe in recipes().values()
     ]

@@ -45,11 +45,11 @@ def paper(
     """
     from divtok.paper.recipe import chosen_recipes, runs_of
 
-    chosen = chosen_recipes(name)
+    chosen = chosen_recipes(name, family)
     runs = runs_of(chosen, family, overrides or [])
     if plan:
-        from divtok.paper.plan import as_json as plan_json
-        from divtok.paper.plan import make_plan, print_plan
+        from divtok.paper.planning.plan import as_json as plan_json
+        from divtok.paper.planning.plan import make_plan, print_plan
 
         found = make_plan(runs, out, recipes=[recipe.name for recipe in chosen])
         print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
@@ -69,8 +69,9 @@ def paper(
         material.opened(),
         title="Divergent Token Confidence: the paper's tables and figures"
         if name == "all"
-        else chosen[0].title,
+        else chosen[0].heading(family),
         family=family,
+        overrides=overrides or (),
     )
     if as_json:
         print(json.dumps(_as_data(exhibits), indent=2, allow_nan=False))
@@ -87,16 +88,18 @@ def _print(exhibits: list[Exhibit]) -> None:
     from rich.console import Console
 
     from divtok.report.terminal import rich_table
+    from divtok.report.text import visible
 
     console = Console()
     for exhibit in exhibits:
         for table in exhibit.tables:
             console.print(rich_table(table, width=console.width))
-    print("The paper's claims on these runs:")
-    for exhibit in exhibits:
-        for finding in exhibit.findings:
-            print(f"- {finding.verdict}: {finding.claim} [{exhibit.recipe.name}]")
-            print(f"  {finding.number}")
+    findings = [(exhibit.recipe.name, f) for exhibit in exhibits for f in exhibit.findings]
+    if findings:
+        print("The paper's claims on these runs:")
+    for name, finding in findings:
+        print(f"- {finding.verdict}: {finding.claim} [{name}]")
+        print(f"  {visible(finding.number)}")
 
 
 def _as_data(exhibits: list[Exhibit]) -> list[dict[str, object]]:

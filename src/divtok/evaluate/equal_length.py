@@ -98,13 +98,17 @@ def what_count_adds(
 class WithinLength:
     """AUROC of count and length within bins of equal length, over several groups.
 
-    `low` and `high` bound the count's 95 % bootstrap interval; whole problems were resampled.
+    `low` and `high` bound the count's 95 % bootstrap interval, `gain_low` and `gain_high` that of
+    count less length; whole problems were resampled.
     """
 
     count: float
     length: float
     low: float
     high: float
+    gain_low: float
+    gain_high: float
+    problems: int
 
 
 GroupOfRows = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike, Sequence[str]]
@@ -120,9 +124,11 @@ def within_length(
     resampled in all of them at once. None where no bin holds both kinds.
     """
     names = {p: i for i, p in enumerate(dict.fromkeys(p for g in groups for p in g[3]))}
-    won = np.zeros((len(names), len(names)))  # [problem of the correct, of the incorrect]
-    pairs, length_won = np.zeros_like(won), 0.0
+    # [problem of the correct, of the incorrect]: pairs, and those that count and length decide.
+    pairs, count_won, length_won = np.zeros((3, len(names), len(names)))
     for count, length, correct, problem_id in groups:
+        if not len(problem_id):
+            continue
         m, tokens = np.asarray(count), np.asarray(length)
         right = np.asarray(correct, dtype=bool)
         problem = np.array([names[p] for p in problem_id], dtype=np.int64)
@@ -131,22 +137,38 @@ def within_length(
             good = np.flatnonzero((which == number) & right)
             bad = np.flatnonzero((which == number) & ~right)
             at = problem[good][:, None], problem[bad][None, :]
-            np.add.at(won, at, _wins(m[good], m[bad]))
             np.add.at(pairs, at, 1.0)
-            length_won += _wins(tokens[good], tokens[bad]).sum()
-    if not pairs.any():
-        return None
-    figures: list[npt.NDArray[np.float64]] = []
-    for times in times_drawn(len(names), resamples, seed, width=len(names)):
-        total = np.einsum("rp,pq,rq->r", times, pairs, times, optimize=True)
-        there = total > 0
-        wins = np.einsum("rp,pq,rq->r", times[there], won, times[there], optimize=True)
-        figures.append(wins / total[there])
-    low, high = np.quantile(np.concatenate(figures), LEVELS)
+            np.add.at(count_won, at, _wins(m[good], m[bad]))
+            np.add.at(length_won, at, _wins(tokens[good], tokens[bad]))
     total = pairs.sum()
-    return WithinLength(
-        float(won.sum() / total), float(length_won / total), float(low), float(high)
+    if not total:
+        return None
+    counts, lengths = (
+        _resampled(won, pairs, resamples=resamples, seed=seed) for won in (count_won, length_won)
     )
+    low, high = np.quantile(counts, LEVELS)
+    gain_low, gain_high = np.quantile(counts - lengths, LEVELS)
+    return WithinLength(
+        count=float(count_won.sum() / total),
+        length=float(length_won.sum() / total),
+        low=float(low),
+        high=float(high),
+        gain_low=float(gain_low),
+        gain_high=float(gain_high),
+        problems=len(names),
+    )
+
+
+def _resampled(
+    won: npt.NDArray[np.float64], pairs: npt.NDArray[np.float64], *, resamples: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """The share won in each resample of the problems, of those that hold any pair."""
+    figures: list[npt.NDArray[np.float64]] = []
+    for times in times_drawn(len(pairs), resamples, seed, width=len(pairs)):
+        total = np.einsum("rp,rp->r", times @ pairs, times)
+        wins = np.einsum("rp,rp->r", times @ won, times)
+        figures.append(wins[total > 0] / total[total > 0])
+    return np.concatenate(figures)
 
 
 def _wins(good: npt.NDArray[Any], bad: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

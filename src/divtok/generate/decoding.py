@@ -1,7 +1,8 @@
 """Decoding with transformers: left-padded prompts in, sampled tokens out, each row by its key.
 
-`transformers.generate` does the work (caches, attention, stopping); what is ours is the keyed
-sampler. Knows nothing of what the prompts ask, nor what becomes of the tokens.
+In steps of ours where the model allows it, and by `transformers.generate` where not; the keyed
+sampler draws the same tokens in both. Knows nothing of what the prompts ask, nor what becomes of
+the tokens.
 """
 
 from __future__ import annotations
@@ -9,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from divtok.errors import ModelError
 from divtok.generate.sampler import KeyedSampler
+from divtok.generate.steps import Row, left_padded, takes_plain_inputs, write_in_steps
 from divtok.models import LoadedModel
 from divtok.records import FinishReason, Sampling
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +50,30 @@ def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list
 def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
     """Raw continuations, end and padding tokens still in place."""
     import torch
-    from transformers import GenerationConfig, LogitsProcessorList
 
-    end_ids = sorted(loaded.end_ids)
-    if not end_ids:
+    if not loaded.end_ids:
         raise ModelError(
             f"The model '{loaded.name}' names no end token, so no response would ever end.",
             next_step="Set eos_token_id in its generation_config.json.",
         )
-    ids, mask = _left_padded([ask.prompt for ask in asks], pad_id=end_ids[0])
-    longest = ids.shape[1]
-    sampler = KeyedSampler(
-        [ask.key for ask in asks], sampling, longest, vocab_size=loaded.tokenizer_width
-    )
-    with torch.inference_mode(), _preset_aside(loaded.model):
+    keys, longest = [ask.key for ask in asks], max(len(ask.prompt) for ask in asks)
+    sampler = KeyedSampler(keys, sampling, longest, vocab_size=loaded.tokenizer_width)
+    with torch.inference_mode():
+        if takes_plain_inputs(loaded.model):
+            rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
+            written = write_in_steps(loaded, rows, sampler)
+            if written is not None:
+                return written
+        return _generate(loaded, asks, sampler)
+
+
+def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampler: KeyedSampler) -> list[list[int]]:
+    """The same from transformers, for any model: all rows go on until the last one ends."""
+    from transformers import GenerationConfig, LogitsProcessorList
+
+    end_ids = sorted(loaded.end_ids)
+    ids, mask = left_padded([ask.prompt for ask in asks], pad_id=end_ids[0])
+    with _preset_aside(loaded.model):
         output: Any = loaded.model.generate(
             input_ids=ids.to(loaded.device),
             attention_mask=mask.to(loaded.device),
@@ -76,20 +85,7 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
             ),
             logits_processor=LogitsProcessorList([sampler]),
         )
-    return output[:, longest:].tolist()
-
-
-def _left_padded(prompts: Sequence[tuple[int, ...]], *, pad_id: int) -> tuple[Tensor, Tensor]:
-    """Ids and attention mask, both [B, L], L the longest prompt."""
-    import torch
-
-    longest = max(len(prompt) for prompt in prompts)
-    ids = torch.full((len(prompts), longest), pad_id, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
-        mask[row, longest - len(prompt) :] = 1
-    return ids, mask
+    return output[:, ids.shape[1] :].tolist()
 
 
 @contextmanager

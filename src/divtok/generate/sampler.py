@@ -27,10 +27,10 @@ def key_generator(key: str) -> np.random.Generator:
 
 
 class KeyedSampler:
-    """A transformers logits processor that leaves each row its sampled token as the only choice.
+    """Draws each row's next token; as a transformers logits processor it leaves no other choice.
 
-    Greedy decoding then takes that token. `keys` are the rows of the batch, in order. Ids from
-    `vocab_size` on only pad the model's output layer: they stand for no token and are never drawn.
+    `keys` are the rows of the batch, in order. Ids from `vocab_size` on only pad the model's output
+    layer: they stand for no token and are never drawn.
     """
 
     def __init__(
@@ -48,7 +48,15 @@ class KeyedSampler:
         self._warpers = _warpers(sampling)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """input_ids [B, L], scores [B, V] -> [B, V], -inf everywhere but at the sampled token."""
+        """input_ids [B, L], scores [B, V] -> [B, V], -inf everywhere but at the drawn token."""
+        import torch
+
+        token = self.draw(scores, input_ids[:, self._prompt_length :])
+        only = torch.full_like(scores, -torch.inf, dtype=torch.float32)
+        return only.scatter_(1, token[:, None], 0.0)
+
+    def draw(self, scores: Tensor, written: Tensor) -> Tensor:
+        """scores [B, V], the response so far [B, T] -> tokens [B]; most likely at temperature 0."""
         import torch
 
         scores = scores.float()
@@ -56,18 +64,20 @@ class KeyedSampler:
             scores[:, self._vocab_size :] = -torch.inf
         _check_finite(scores)
         if self._sampling.presence_penalty:
-            written = input_ids[:, self._prompt_length :]
             seen = torch.zeros_like(scores).scatter_(1, written, 1.0)
             scores = scores - self._sampling.presence_penalty * seen
         if self._sampling.temperature == 0:
-            return scores
+            return scores.argmax(dim=-1)
         for warper in self._warpers:
-            scores = warper(input_ids, scores)
+            scores = warper(written, scores)
         cumulative = torch.softmax(scores.double(), dim=-1).cumsum(dim=-1)
         uniform = torch.tensor([stream.random() for stream in self._streams], dtype=torch.float64)
         target = uniform.to(scores.device)[:, None] * cumulative[:, -1:]
-        token = torch.searchsorted(cumulative, target, right=True)
-        return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
+        return torch.searchsorted(cumulative, target, right=True)[:, 0]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Only these of the present rows from now on, in this order."""
+        self._streams = [self._streams[row] for row in rows]
 
 
 def _check_finite(scores: Tensor) -> None:

@@ -10,29 +10,29 @@ from pathlib import Path
 
 from divtok.config import resolve, to_yaml
 from divtok.errors import UsageError
-from divtok.paper import figures, tables
+from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import Material
-from divtok.paper.model_facts import API_MODELS
-from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe
+from divtok.paper.planning.model_facts import API_MODELS
+from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs
 from divtok.pipeline.choices import chosen_estimators
 from divtok.progress import say, track
-from divtok.store.run import Run
+from divtok.store.run import Run, is_run
 
 Builder = Callable[[Recipe, Material], Exhibit]
 BUILDERS: Mapping[ExhibitKind, Builder] = {
     "whitebox-table": tables.whitebox,
     "blackbox-table": tables.blackbox,
     "verbalized-table": tables.verbalized,
-    "count": figures.count,
+    "count": count_figures.count,
     "pilot": figures.pilot,
     "calibration": figures.calibration,
-    "theta-map": figures.theta_map,
-    "theta-curves": figures.theta_curves,
-    "count-ratio": figures.count_ratio,
-    "divergence": figures.divergence,
-    "saturation": figures.saturation,
-    "offset": figures.offset,
+    "theta-map": sweep_figures.theta_map,
+    "theta-curves": sweep_figures.theta_curves,
+    "count-ratio": count_figures.count_ratio,
+    "divergence": sweep_figures.divergence,
+    "saturation": sweep_figures.saturation,
+    "offset": sweep_figures.offset,
 }
 
 
@@ -53,10 +53,11 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
 
 
 def make_exhibits(chosen: Sequence[Recipe], material: Material) -> list[Exhibit]:
-    """Every recipe made from what its runs hold; loads no model."""
+    """Every recipe that has a run of the family, made from what its runs hold; loads no model."""
     made: list[Exhibit] = []
-    with track("exhibits", total=len(chosen)) as advance:
-        for recipe in chosen:
+    there = [recipe for recipe in chosen if has_runs(recipe, material.family)]
+    with track("exhibits", total=len(there)) as advance:
+        for recipe in there:
             made.append(BUILDERS[recipe.exhibit](recipe, material))
             advance(1)
     return made
@@ -93,11 +94,18 @@ def _refuse_api_only(runs: Sequence[NamedRun], folder: Path) -> None:
     """Before anything is spent: a generator that only an API serves cannot be sampled here."""
     for named in runs:
         wanted = [g.model for g in named.config.generator_presets() if g.model in API_MODELS]
-        there = (folder / named.name / "trajectories").is_dir()
-        if wanted and not there:
+        if wanted and not _is_sampled(folder / named.name, named):
             raise UsageError(
                 f"The run {named.name} needs trajectories of {wanted[0]}, which is served through "
                 "an API and cannot be sampled by this version of divtok.",
-                next_step=f"Put its trajectories into {folder / named.name}, or choose another "
+                next_step=f"Put all of them into {folder / named.name}, or choose another "
                 "recipe; --plan shows what each needs.",
             )
+
+
+def _is_sampled(folder: Path, named: NamedRun) -> bool:
+    """Whether a run is there that has its problems and every trajectory of them."""
+    if not is_run(folder):
+        return False
+    store = Run(folder)
+    return len(store.trajectories.keys()) == _responses(store, named) > 0

@@ -14,15 +14,18 @@ import numpy as np
 
 from divtok.config import RunConfig
 from divtok.errors import NothingScoredError
-from divtok.evaluate.counted import Counted
+from divtok.evaluate.counted import JSD_GRID, Counted, default_grids
 from divtok.evaluate.group import ScoredGroup
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.sweep import Best, best_theta, sweep_lin
-from divtok.paper.recipe import NamedRun, Recipe, Side, named_runs
+from divtok.paper.recipe import NamedRun, Recipe, Side, named_runs, of_family
 from divtok.pipeline.results import evaluate_groups, groups_of, protocol_of, stored_config
 from divtok.pipeline.sweeps import counted
 from divtok.records import Evaluation
 from divtok.store.run import Run
+
+_SAME_THETA = 1e-9  # what a sweep takes for one theta
+Fits = dict[tuple[str | None, str], Best]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class FinishedRun:
 
     @cached_property
     def counted(self) -> list[Counted]:
+        """At every theta of the grids, and at the run's own."""
+        own = self.config.theta
+        if all(abs(own - theta) > _SAME_THETA for theta in JSD_GRID):
+            return counted(self.store, grids={**default_grids(), "jsd": sorted((own, *JSD_GRID))})
         return counted(self.store)
 
     @property
@@ -65,18 +72,14 @@ class Material:
     family: str | None
     overrides: Sequence[str] = ()
     _opened: dict[str, FinishedRun] = field(default_factory=dict[str, FinishedRun])
+    _fitted: dict[tuple[str, int], Fits] = field(default_factory=dict[tuple[str, int], Fits])
 
     def side(self, recipe: Recipe) -> Side:
         return recipe.side(self.family)
 
     def runs(self, recipe: Recipe) -> list[FinishedRun]:
         """The recipe's own runs, without the one theta is fitted on."""
-        found = [
-            self._open(run)
-            for name in self.side(recipe).runs
-            for run in named_runs(name, self.overrides)
-            if self.family in (None, "tiny", run.config.family)
-        ]
+        found = [self._open(run) for name in self.side(recipe).runs for run in self._named(name)]
         if not found:
             raise NothingScoredError(f"The recipe {recipe.name} has no run to look at.")
         return found
@@ -104,19 +107,26 @@ class Material:
         fit = self.fits(recipe).get(_pair_kind(rows))
         return None if fit is None else fit.theta
 
-    def fits(self, recipe: Recipe) -> dict[tuple[str | None, str], Best]:
-        """The fitted theta of each pair: (p, q), with None for p where it is the generator."""
+    def fits(self, recipe: Recipe) -> Fits:
+        """The fitted theta of each pair: (p, q), with None for p where it is the generator.
+
+        Empty where the recipe has no fitting set, or the family that was asked for has none.
+        """
         side = self.side(recipe)
         if side.fit is None:
             return {}
-        (run,) = (self._open(named) for named in named_runs(side.fit, self.overrides))
-        found: dict[tuple[str | None, str], Best] = {}
-        for rows in run.counted:
-            swept = sweep_lin(on_grid(rows, side.theta_grid()), protocol=run.protocol)
-            best = best_theta(swept, 10)
-            if best is not None:
-                found[_pair_kind(rows)] = best
-        return found
+        if (side.fit, side.step) not in self._fitted:
+            runs = [self._open(run) for run in self._named(side.fit)]
+            self._fitted[side.fit, side.step] = {
+                _pair_kind(rows): best
+                for run in runs
+                for rows in run.counted
+                if (best := _fit(rows, side.theta_grid(), run.protocol)) is not None
+            }
+        return self._fitted[side.fit, side.step]
+
+    def _named(self, name: str) -> list[NamedRun]:
+        return of_family(named_runs(name, self.overrides), self.family)
 
     def opened(self) -> list[FinishedRun]:
         """The runs that were looked at so far."""
@@ -127,6 +137,10 @@ class Material:
             store = Run.open(self.folder / named.name)
             self._opened[named.name] = FinishedRun(named.name, store)
         return self._opened[named.name]
+
+
+def _fit(rows: Counted, grid: Sequence[float], protocol: Protocol) -> Best | None:
+    return best_theta(sweep_lin(on_grid(rows, grid), protocol=protocol), 10)
 
 
 def on_grid(rows: Counted, thetas: Sequence[float]) -> Counted:

@@ -7,8 +7,9 @@ is escaped by the template engine.
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,14 @@ def write_page(
     *,
     title: str,
     family: str | None,
+    overrides: Sequence[str] = (),
 ) -> Page:
     """`folder`/`name`.html, with tables/ and figures/ beside it; the page is written last."""
-    shown_exhibits = [_exhibit(folder, exhibit, family) for exhibit in exhibits]
+    options = ([] if family is None else ["--family", family]) + list(overrides)
+    shown_exhibits = [_exhibit(folder, exhibit, family, options) for exhibit in exhibits]
     text = _template().render(
-        title=title,
-        intro=_intro(family),
+        title=visible(title),
+        intro=_intro(family, len(exhibits)),
         exhibits=shown_exhibits,
         runs={"head": _RUN_HEAD, "rows": [_run_row(run) for run in runs]},
     )
@@ -64,9 +67,10 @@ def _template() -> Any:
     return environment.get_template("page.html.j2")
 
 
-def _intro(family: str | None) -> list[str]:
+def _intro(family: str | None, exhibits: int) -> list[str]:
+    what = "A table or figure" if exhibits == 1 else f"{exhibits} tables and figures"
     lines = [
-        "Every table and figure of the paper Divergent Token Confidence, made by divtok "
+        f"{what} of the paper Divergent Token Confidence, made by divtok "
         f"{version('divtok')} from stored traces. ECE and AUROC follow the paper's protocol "
         "(class-balanced draws); they describe balanced responses, not the generator's own mix of "
         "right and wrong ones."
@@ -80,16 +84,20 @@ def _intro(family: str | None) -> list[str]:
     return lines
 
 
-def _exhibit(folder: Path, exhibit: Exhibit, family: str | None) -> dict[str, Any]:
+def _exhibit(
+    folder: Path, exhibit: Exhibit, family: str | None, options: Sequence[str]
+) -> dict[str, Any]:
     recipe = exhibit.recipe
-    option = "" if family is None else f" --family {family}"
     return {
         "name": recipe.name,
-        "title": recipe.title,
+        "title": recipe.heading(family),
         "about": recipe.about,
-        "caption": exhibit.caption,
-        "command": f"divtok paper {recipe.name}{option}",
-        "findings": exhibit.findings,
+        "caption": visible(exhibit.caption),
+        "command": visible(shlex.join(["divtok", "paper", recipe.name, *options])),
+        "findings": [
+            replace(finding, claim=visible(finding.claim), number=visible(finding.number))
+            for finding in exhibit.findings
+        ],
         "tables": [
             _table(folder, table, _stem(recipe.name, i, len(exhibit.tables)))
             for i, table in enumerate(exhibit.tables)
@@ -118,20 +126,24 @@ def _table(folder: Path, table: Table, stem: str) -> dict[str, Any]:
         section = row.section
         rows.append(
             {
-                "section": new,
+                "section": None if new is None else visible(new),
                 "is_mean": row.is_mean,
                 "theirs": not row.ranked,
                 "cells": _cells(table, row),
             }
         )
     columns = [{"text": visible(c.label), "kind": _kind(c.kind)} for c in table.columns]
-    caption = f"{table.title}. {table.caption}"
+    caption = visible(f"{table.title}. {table.caption}")
     return {"caption": caption, "columns": columns, "rows": rows, "files": files}
 
 
 def _cells(table: Table, row: Row) -> list[dict[str, Any]]:
     return [
-        {"text": visible(shown(value, column, dash="—")), "kind": _kind(column.kind), "rank": rank}
+        {
+            "text": visible(shown(value, column, dash="—", signed=row.signed)),
+            "kind": _kind(column.kind),
+            "rank": rank,
+        }
         for value, column, rank in zip(
             row.cells, table.columns, rank_marks(table, row), strict=True
         )
@@ -163,11 +175,14 @@ def _run_row(run: FinishedRun) -> tuple[str, ...]:
         for g in generators
         for p, q in [config.pair_for(g)]
     ]
-    return (
+    names = (
         run.name,
         ", ".join(short(generator.model) for generator in generators),
         ", ".join(dict.fromkeys(pairs)),
         config.protocol,
+    )
+    return (
+        *map(visible, names),
         f"{sum(len(group.problem_id) for group in run.groups):,}",
         f"{config.theta:g}",
     )

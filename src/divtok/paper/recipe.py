@@ -6,7 +6,7 @@ its twin on the embedded family. Reads and checks files; makes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -44,6 +44,7 @@ class Side(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: Names
+    subject: str | None = None  # whose table it is, where there is one for each generator
     fit: str | None = None  # the run that theta is fitted on, for pairs without a preset
     generators: Names | None = None
     benchmarks: Names | None = None
@@ -67,6 +68,10 @@ class Recipe(BaseModel):
 
     def side(self, family: str | None) -> Side:
         return self.tiny if family == TINY else self.paper
+
+    def heading(self, family: str | None) -> str:
+        subject = self.side(family).subject
+        return self.title if subject is None else f"{self.title}: {subject}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +97,21 @@ def recipes() -> dict[str, Recipe]:
     return {recipe.name: recipe for recipe in sorted(found, key=_place)}
 
 
-def chosen_recipes(name: str) -> list[Recipe]:
-    """The recipe of that name, or every one for `all`."""
+def chosen_recipes(name: str, family: str | None = None) -> list[Recipe]:
+    """The recipe of that name; for `all`, every one that has a run of the family."""
     known = recipes()
     if name == ALL:
-        return list(known.values())
+        return [recipe for recipe in known.values() if has_runs(recipe, family)]
     if name not in known:
         raise UsageError(
             f"There is no recipe '{name}'.", next_step=did_you_mean(name, [*known, ALL])
         )
     return [known[name]]
+
+
+def has_runs(recipe: Recipe, family: str | None) -> bool:
+    runs = [run for name in recipe.side(family).runs for run in named_runs(name)]
+    return bool(of_family(runs, family))
 
 
 def runs_of(
@@ -116,15 +126,19 @@ def runs_of(
         for recipe in chosen
         for name in (*recipe.side(family).runs, *filter(None, [recipe.side(family).fit]))
     )
-    found = [run for name in names for run in named_runs(name, overrides)]
-    if family not in (None, TINY):
-        found = [run for run in found if run.config.family == family]
+    found = of_family((run for name in names for run in named_runs(name, overrides)), family)
     if not found:
         raise UsageError(
-            f"No run of the recipe belongs to the family '{family}'.",
+            f"No run of {', '.join(recipe.name for recipe in chosen)} belongs to the family "
+            f"'{family}'.",
             next_step="Leave out --family, or give tiny.",
         )
     return found
+
+
+def of_family(runs: Iterable[NamedRun], family: str | None) -> list[NamedRun]:
+    """The runs of the family; all of them for the side of tiny, and where none is asked for."""
+    return [run for run in runs if family in (None, TINY, run.config.family)]
 
 
 def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:

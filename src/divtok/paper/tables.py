@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -11,7 +11,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import FinishedRun, Material, short
-from divtok.paper.numbers import WHITEBOX_ESTIMATORS, Published, published
+from divtok.paper.numbers import WHITEBOX_ESTIMATORS, Published, published, published_means
 from divtok.paper.recipe import Recipe
 from divtok.report.tables import Cell, Column, Row, Table, metric_table
 
@@ -124,11 +124,13 @@ def _beside(
         paper = None if row.section is None else paper_row(row.section, generator)
         if paper is not None:
             rows += _paper_rows(short(generator), row, paper)
-    averages = [_published_mean(theirs.values(), e, metric) for e in estimators]
-    accuracy = _mean([p.accuracy for p in theirs.values() if p.estimator == "nsl"])
-    rows.append(
-        Row(("Paper's average", accuracy, *averages), section=None, is_mean=True, ranked=False)
-    )
+    printed = {
+        mean.estimator: mean.low
+        for mean in published_means()
+        if mean.table == "whitebox" and mean.metric in (metric, "accuracy")
+    }
+    averages = [printed.get(None), *(printed.get(e) for e in estimators)]
+    rows.append(Row(("Paper's average", *averages), section=None, is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
         "generators and 4 benchmarks, whatever stands above."
@@ -141,15 +143,21 @@ def _paper_rows(name: str, ours: Row, paper: tuple[Cell, ...]) -> list[Row]:
     differences = [_difference(a, b) for a, b in zip(ours.cells[1:], paper, strict=True)]
     return [
         Row((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
-        Row((f"{name}: ours - paper", *differences), ours.section, ours.is_mean, ranked=False),
+        Row(
+            (f"{name}: ours - paper", *differences),
+            ours.section,
+            ours.is_mean,
+            ranked=False,
+            signed=True,
+        ),
     ]
 
 
-def _difference(ours: Cell, paper: Cell) -> str | None:
-    """In points, with a sign; None where either is missing."""
+def _difference(ours: Cell, paper: Cell) -> float | None:
+    """None where either is missing."""
     if not isinstance(ours, float) or not isinstance(paper, float):
         return None
-    return f"{100 * (ours - paper):+.1f}"
+    return ours - paper
 
 
 def _method_table(
@@ -179,24 +187,18 @@ def _method_table(
 
         def cells(
             figures: Figures, under: str = under, e: str | None = estimator, acc: bool = accuracy
-        ) -> tuple[Cell, ...] | None:
-            found = [figures.get((under, b, e)) for b in benchmarks]
-            if all(f is None for f in found):
-                return None
-            triples = [(None, None, None) if f is None else f for f in found]
-            means = tuple(_mean([t[i] for t in triples]) for i in range(3))
+        ) -> tuple[Cell, ...]:
+            found = [figures.get((under, b, e), (None, None, None)) for b in benchmarks]
+            means = tuple(_mean([one[i] for one in found]) for i in range(3))
             kept = [
                 ((a if acc else None,) if with_accuracy else ()) + (ece, auroc)
-                for a, ece, auroc in (*triples, means)
+                for a, ece, auroc in (*found, means)
             ]
             return tuple(value for triple in kept for value in triple)
 
-        mine, paper = cells(ours), cells(theirs)
-        if mine is None:
-            continue
-        rows.append(Row((shown, *mine)))
-        if paper is not None:
-            rows += _paper_rows(shown, rows[-1], paper)
+        rows.append(Row((shown, *cells(ours))))
+        if any((under, b, estimator) in theirs for b in benchmarks):
+            rows += _paper_rows(shown, rows[-1], cells(theirs))
     caption = (
         f"Percent; {protocol.describe()}; mean over draws. Acc counts every sampled response and "
         "stands where the trajectories were sampled; a '+' row scores the same trajectories "
@@ -224,10 +226,6 @@ def _published_figures(
         figures = (p.accuracy, p.ece, p.auroc)
         found[p.protocol, p.benchmark, p.estimator if p.ece is not None else None] = figures
     return found
-
-
-def _published_mean(theirs: Iterable[Published], estimator: str, metric: Metric) -> float | None:
-    return _mean([getattr(p, metric) for p in theirs if p.estimator == estimator])
 
 
 def _generator(runs: Sequence[FinishedRun]) -> str:

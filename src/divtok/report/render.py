@@ -12,7 +12,7 @@ from divtok.report.tables import Cell, Column, Row, Table, rank_marks
 from divtok.report.text import csv_text, latex, markdown, visible
 
 
-def shown(value: Cell, column: Column, *, dash: str) -> str:
+def shown(value: Cell, column: Column, *, dash: str, signed: bool = False) -> str:
     """A cell as printed: percent with one decimal, `dash` for a missing value."""
     if value is None:
         return dash
@@ -20,7 +20,8 @@ def shown(value: Cell, column: Column, *, dash: str) -> str:
         return value
     if not math.isfinite(value):
         raise DataError(f"Column '{column.label}' holds {value}.", next_step="Missing is None.")
-    return f"{value * 100:.1f}" if column.kind == "percent" else f"{value:d}"
+    sign = "+" if signed else ""
+    return f"{value * 100:{sign}.1f}" if column.kind == "percent" else f"{value:{sign}d}"
 
 
 def to_markdown(table: Table) -> str:
@@ -108,7 +109,7 @@ def _marked(
 ) -> list[str]:
     cells: list[str] = []
     for value, column, rank in zip(row.cells, table.columns, rank_marks(table, row), strict=True):
-        text = shown(value, column, dash=dash)
+        text = shown(value, column, dash=dash, signed=row.signed)
         if isinstance(value, str):
             text = escape(text)
         cells.append(marks[rank - 1].format(text) if rank else text)

@@ -37,13 +37,15 @@ class Column:
 class Row:
     """One line of cells, in the order of the columns. `section` groups rows (a benchmark).
 
-    An unranked row, such as other people's figures beside ours, has no best cell.
+    An unranked row, such as other people's figures beside ours, has no best cell. The figures of a
+    signed row are differences.
     """
 
     cells: tuple[Cell, ...]
     section: str | None = None
     is_mean: bool = False
     ranked: bool = True
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _width(table: Table, i: int) -> int:
 
 
 def _cell(table: Table, row: Row, i: int) -> str:
-    return visible(shown(row.cells[i], table.columns[i], dash="—"))
+    return visible(shown(row.cells[i], table.columns[i], dash="—", signed=row.signed))
 
 
 def _part(table: Table, columns: Sequence[int], number: int) -> RichTable:

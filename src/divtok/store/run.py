@@ -189,7 +189,8 @@ def check_or_write_manifest(
         raise StoreError(
             f"The rows in {run.path} were made with another configuration "
             f"(stored -> given): {'; '.join(differences)}.",
-            next_step="Use another run name, or the configuration that matches.",
+            next_step="Use another run name or folder (--name, --out), or the configuration that "
+            "matches.",
         )
 
 

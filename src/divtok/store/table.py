@@ -211,7 +211,8 @@ class Table(Generic[R]):
             file = pq.ParquetFile(pa.BufferReader(data))
             differences = self.layout.differences(file.schema_arrow)
             if not differences:
-                return file.read(columns)
+                # A thread of Arrow's may still hold `data` when Python ends, and then aborts it.
+                return file.read(columns, use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(shard, str(error)) from error
         raise StoreError(

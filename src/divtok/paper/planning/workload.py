@@ -12,9 +12,9 @@ from typing import Literal
 
 from divtok.config import RunConfig
 from divtok.families import Generator
-from divtok.paper import costs
-from divtok.paper.model_facts import API_MODELS, ModelFact
-from divtok.paper.stored import Stored, StoredCell
+from divtok.paper.planning import costs
+from divtok.paper.planning.model_facts import API_MODELS, ModelFact
+from divtok.paper.planning.stored import Stored, StoredCell
 from divtok.pipeline.choices import needed_evidence
 
 Role = Literal["generator", "api", "reader", "auxiliary", "base", "prm"]

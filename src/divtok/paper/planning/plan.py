@@ -15,11 +15,10 @@ from typing import Any, Literal
 from divtok.config import RunConfig
 from divtok.errors import ConfigError
 from divtok.families import Generator
-from divtok.paper import costs
-from divtok.paper.model_facts import API_MODELS, Found, find_model
-from divtok.paper.recipe import NamedRun
-from divtok.paper.stored import Stored, read_stored
-from divtok.paper.workload import (
+from divtok.paper.planning import costs
+from divtok.paper.planning.model_facts import API_MODELS, Found, find_model
+from divtok.paper.planning.stored import Stored, read_stored
+from divtok.paper.planning.workload import (
     EVIDENCE_KINDS,
     Facts,
     Job,
@@ -29,6 +28,7 @@ from divtok.paper.workload import (
     models_used,
     notes,
 )
+from divtok.paper.recipe import NamedRun
 from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
 
 Device = Literal["gpu", "cpu"]
@@ -181,7 +181,7 @@ def make_plan(runs: Sequence[NamedRun], folder: Path, *, recipes: Sequence[str] 
 
 def print_plan(plan: Plan) -> None:
     """To the terminal, on standard output."""
-    from divtok.paper.plan_text import plan_text
+    from divtok.paper.planning.text import plan_text
 
     print(plan_text(plan), end="")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from divtok.paper.model_facts import HUB_MODELS, ModelFact
+from divtok.paper.planning.model_facts import HUB_MODELS, ModelFact
 
 GPU = "one NVIDIA H200"
 GPU_BYTES = 141e9

@@ -9,10 +9,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from divtok.paper import costs
-from divtok.paper.model_facts import API_MODELS
-from divtok.paper.plan import CellPlan, Device, ModelPlan, Plan, RunPlan
-from divtok.paper.workload import EVIDENCE_KINDS, Work, WorkKind
+from divtok.paper.planning import costs
+from divtok.paper.planning.model_facts import API_MODELS
+from divtok.paper.planning.plan import CellPlan, Device, ModelPlan, Plan, RunPlan
+from divtok.paper.planning.workload import EVIDENCE_KINDS, Work, WorkKind
 from divtok.report.text import visible
 
 WIDTH = 80

@@ -1,0 +1,196 @@
+"""Accuracy against the count of divergent tokens, and against its ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.evaluate.counted import Counted
+from divtok.evaluate.curves import CountPoint, accuracy_by_count, wilson
+from divtok.paper import claims
+from divtok.paper.exhibit import Exhibit, Finding
+from divtok.paper.figures import by_size, figure_title
+from divtok.paper.material import Material, short
+from divtok.paper.recipe import Recipe
+from divtok.report.panels import Line, Panel, PanelsDisplay
+
+RATIO_BINS = 10
+ACCURACY = "accuracy (%)"
+NOTHING = "no pair has a theta and usable responses"
+PERCENT = (-3.0, 103.0)  # room for whole markers at both ends
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """One generator's responses under one pair at one theta, over all benchmarks of a figure."""
+
+    name: str
+    theta: float
+    count: npt.NDArray[np.int64]
+    reasoning: npt.NDArray[np.int64]
+    correct: npt.NDArray[np.bool_]
+
+
+def count(recipe: Recipe, material: Material) -> Exhibit:
+    """Accuracy by count, for the generator's own pairs and for pairs of two auxiliaries."""
+    panels: list[Panel] = []
+    findings: list[Finding] = []
+    for dual, title in ((False, "generator and auxiliary"), (True, "two auxiliaries")):
+        pooled = _pooled(recipe, material, dual=dual)
+        series = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
+        drawn = sum(len(panel.lines) for panel in panels)  # one legend: no look twice
+        panels.append(
+            Panel(
+                title,
+                "divergent tokens (count)",
+                ACCURACY,
+                _count_lines(series, first=drawn),
+                x_ticks=_count_ticks(),
+                y_range=PERCENT,
+                reason=None if series else NOTHING,
+            )
+        )
+        trends = [claims.Trend.of(name, points) for name, points in series.items()]
+        findings.append(_named(claims.falls_with_count(trends, "count"), title))
+    display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),))
+    return Exhibit(
+        recipe,
+        figures=(display,),
+        findings=tuple(findings),
+        caption="Natural prevalence, all benchmarks of the figure together; bars are 95 % Wilson "
+        "intervals. " + _theta_note(recipe, material),
+    )
+
+
+def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
+    """Accuracy by count, and by the count over the number of reasoning tokens."""
+    pooled = _pooled(recipe, material, dual=recipe.dual)
+    by_count = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
+    by_ratio = {p.name: _ratio_trend(p) for p in pooled}
+    left = Panel(
+        "count",
+        "divergent tokens (count)",
+        ACCURACY,
+        _count_lines(by_count),
+        x_ticks=_count_ticks(),
+        y_range=PERCENT,
+        reason=None if pooled else NOTHING,
+    )
+    right = Panel(
+        "ratio",
+        "divergent tokens per 100 reasoning tokens",
+        ACCURACY,
+        tuple(_trend_line(trend, i) for i, trend in enumerate(by_ratio.values())),
+        y_range=PERCENT,
+        reason=None if pooled else NOTHING,
+    )
+    trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
+    rows = [
+        (rows, theta)
+        for run, rows in material.counted(recipe, dual=recipe.dual)
+        if run.is_scored_pair(rows) and (theta := material.theta(recipe, run, rows)) is not None
+    ]
+    return Exhibit(
+        recipe,
+        figures=(PanelsDisplay("count-ratio", figure_title(recipe, material), ((left, right),)),),
+        findings=(
+            claims.falls_with_count(trends, "count"),
+            claims.falls_with_count(list(by_ratio.values()), "ratio"),
+            claims.not_only_length(rows),
+        ),
+        caption=f"Right: {RATIO_BINS} quantile bins of the ratio, drawn at their mean; fewer where "
+        "many responses share a ratio. Natural prevalence. " + _theta_note(recipe, material),
+    )
+
+
+def _pooled(recipe: Recipe, material: Material, *, dual: bool) -> list[Pooled]:
+    """One for each generator and pair that has a theta, over the benchmarks of the recipe."""
+    found: dict[tuple[str, str, str], list[tuple[Counted, float]]] = {}
+    for run, rows in material.counted(recipe, dual=dual):
+        theta = material.theta(recipe, run, rows)
+        if theta is not None and len(rows):
+            found.setdefault((rows.generator, rows.p, rows.q), []).append((rows, theta))
+    several = len({generator for generator, _, _ in found}) > 1
+    pooled: list[Pooled] = []
+    for names, members in sorted(found.items(), key=lambda item: tuple(map(by_size, item[0]))):
+        generator, p, q = names
+        # One theta a generator and pair: it comes from its run or from the fitting set.
+        theta = members[0][1]
+        whose = f"{short(generator)} by " if several and p != generator else ""
+        pooled.append(
+            Pooled(
+                name=f"{whose}{short(p)} / {short(q)}, theta {theta:g}",
+                theta=theta,
+                count=np.concatenate([rows.at(theta) for rows, _ in members]),
+                reasoning=np.concatenate([rows.reasoning for rows, _ in members]),
+                correct=np.concatenate([rows.correct for rows, _ in members]),
+            )
+        )
+    return pooled
+
+
+def _ratio_trend(pooled: Pooled) -> claims.Trend:
+    """Mean ratio (in percent), accuracy and size of each quantile bin of the ratio."""
+    ratio = 100 * pooled.count / np.maximum(pooled.reasoning, 1)
+    edges = np.quantile(ratio, np.arange(1, RATIO_BINS) / RATIO_BINS)
+    which = np.searchsorted(edges, ratio, side="left")
+    bins = [which == number for number in np.unique(which)]
+    return claims.Trend(
+        pooled.name,
+        tuple(float(ratio[b].mean()) for b in bins),
+        tuple(float(pooled.correct[b].mean()) for b in bins),
+        tuple(int(b.sum()) for b in bins),
+    )
+
+
+def _trend_line(trend: claims.Trend, series: int) -> Line:
+    ends = [wilson(round(a * n), n) for a, n in zip(trend.accuracy, trend.n, strict=True)]
+    return Line(
+        trend.name,
+        trend.levels,
+        tuple(100 * a for a in trend.accuracy),
+        series,
+        low=tuple(100 * low for low, _ in ends),
+        high=tuple(100 * high for _, high in ends),
+        markers=True,
+    )
+
+
+def _count_lines(series: Mapping[str, Sequence[CountPoint]], *, first: int = 0) -> tuple[Line, ...]:
+    return tuple(
+        _count_line(name, points, i) for i, (name, points) in enumerate(series.items(), first)
+    )
+
+
+def _count_line(name: str, points: Sequence[CountPoint], series: int) -> Line:
+    def percent(figure: str) -> tuple[float | None, ...]:
+        values = [getattr(p, figure) for p in points]
+        return tuple(None if v is None else 100 * v for v in values)
+
+    return Line(
+        name,
+        tuple(float(p.count) for p in points),
+        percent("accuracy"),
+        series,
+        low=percent("low"),
+        high=percent("high"),
+        markers=True,
+    )
+
+
+def _count_ticks() -> tuple[tuple[float, str], ...]:
+    return (*((float(c), str(c)) for c in range(11)), (11.0, "≥11"))
+
+
+def _theta_note(recipe: Recipe, material: Material) -> str:
+    fit = material.side(recipe).fit
+    text = "theta of each pair: that of its family"
+    return text + (f", else fitted on the run {fit} (no problem of this figure)." if fit else ".")
+
+
+def _named(finding: Finding, where: str) -> Finding:
+    claim = finding.claim.removesuffix(".")
+    return Finding(f"{claim} ({where}).", finding.rule, finding.holds, finding.number)

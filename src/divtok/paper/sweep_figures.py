@@ -1,0 +1,259 @@
+"""What theta, n, k, the divergence and the sizes of a pair do to DTC, from counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from divtok.errors import DataError
+from divtok.evaluate.counted import DIVERGENCES, Counted, Divergence
+from divtok.evaluate.sweep import Best, Surface, best_theta, mean_surface, sweep_lin, sweep_prod
+from divtok.paper import claims
+from divtok.paper.exhibit import Exhibit
+from divtok.paper.figures import by_size, figure_title
+from divtok.paper.material import FinishedRun, Material, on_grid, short
+from divtok.paper.recipe import Recipe
+from divtok.report.maps import HeatMap, MapsDisplay
+from divtok.report.panels import Line, Panel, PanelsDisplay
+
+DIVERGENCE_NAMES: Mapping[Divergence, str] = {
+    "jsd": "JSD",
+    "kl_pq": "Forward KL(p || q)",
+    "kl_qp": "Reverse KL(q || p)",
+}
+THETA, ECE, AUROC = "theta (bits)", "ECE (%)", "AUROC (%)"
+
+
+def theta_map(recipe: Recipe, material: Material) -> Exhibit:
+    """Best theta, its ECE and its AUROC over the sizes of the two models of a pair."""
+    grid = material.side(recipe).theta_grid()
+    pairs = _by_pair(_chosen(recipe, material))
+    cells: dict[tuple[str, str], Best] = {}
+    for (p, q), members in pairs.items():
+        surfaces = [sweep_lin(on_grid(rows, grid), protocol=run.protocol) for run, rows in members]
+        best = best_theta(mean_surface(surfaces), 10)
+        if best is not None:
+            cells[p, q] = best
+    rows = sorted({p for p, _ in pairs}, key=by_size)
+    columns = sorted({q for _, q in pairs}, key=by_size)
+
+    def values(figure: str, scale: float) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(
+            tuple(
+                scale * getattr(cells[p, q], figure) if (p, q) in cells else None for q in columns
+            )
+            for p in rows
+        )
+
+    display = MapsDisplay(
+        "theta-map-dual" if recipe.dual else "theta-map",
+        figure_title(recipe, material),
+        "larger auxiliary" if recipe.dual else "generator",
+        "smaller auxiliary" if recipe.dual else "auxiliary",
+        tuple(map(short, rows)),
+        tuple(map(short, columns)),
+        (
+            HeatMap("best theta", values("theta", 1), "{:.2f}", "bits"),
+            HeatMap("lowest ECE", values("ece", 100), "{:.1f}", "%"),
+            HeatMap("AUROC there", values("auroc", 100), "{:.1f}", "%"),
+        ),
+    )
+    at_edge = [f"{short(p)} with {short(q)}" for (p, q), best in cells.items() if best.at_edge]
+    caption = (
+        f"DTC lin, n = 10; theta searched from {grid[0]:g} to {grid[-1]:g} in steps of "
+        f"{grid[0]:g}, on the responses it is shown for. A blank cell has no pair, or no "
+        "balanced draw."
+    )
+    if at_edge:
+        caption += f" At an end of the grid: {', '.join(at_edge)}."
+    return Exhibit(
+        recipe,
+        figures=(display,),
+        findings=claims.similar_across_auxiliaries(cells),
+        caption=caption,
+    )
+
+
+def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
+    """ECE and AUROC of DTC lin against theta."""
+    chosen = _chosen(recipe, material)
+    # One auxiliary for all: the generators vary (one auxiliary), or the larger of two does.
+    smaller = chosen[0][0].config.pair_for(chosen[0][0].config.generator_presets()[0])[1]
+    chosen = [(run, rows) for run, rows in chosen if rows.q == smaller]
+    panels = _metric_panels(
+        [
+            (short(rows.p), rows.benchmark, sweep_lin(rows, protocol=run.protocol))
+            for run, rows in chosen
+        ],
+        10,
+        mark=chosen[0][0].config.theta,
+    )
+    name = "theta-curves-dual" if recipe.dual else "theta-curves"
+    return Exhibit(
+        recipe,
+        figures=(PanelsDisplay(name, figure_title(recipe, material), (panels,)),),
+        caption=f"DTC lin, n = 10, auxiliary {short(smaller)}; theta in steps of 0.01; balanced "
+        "draws.",
+    )
+
+
+def divergence(recipe: Recipe, material: Material) -> Exhibit:
+    """ECE and AUROC against theta, for tokens chosen by JSD and by either KL."""
+    chosen = [(run, rows) for run, rows in _chosen(recipe, material) if run.is_scored_pair(rows)]
+    columns: list[tuple[Panel, ...]] = []
+    best: dict[str, list[float]] = {}
+    for kind in DIVERGENCES:
+        curves = [
+            (
+                short(rows.generator),
+                rows.benchmark,
+                sweep_lin(rows, divergence=kind, protocol=run.protocol),
+            )
+            for run, rows in chosen
+        ]
+        found = [best_theta(surface, 10) for _, _, surface in curves]
+        best[kind] = [b.theta for b in found if b is not None]
+        columns.append(_metric_panels(curves, 10, title=DIVERGENCE_NAMES[kind]))
+    rows_of_panels = tuple(tuple(column[i] for column in columns) for i in range(2))
+    name = "divergence-dual" if recipe.dual else "divergence"
+    return Exhibit(
+        recipe,
+        figures=(PanelsDisplay(name, figure_title(recipe, material), rows_of_panels),),
+        findings=(claims.steadier_theta(best),),
+        caption="DTC lin, n = 10; every divergence in bits; balanced draws.",
+    )
+
+
+def saturation(recipe: Recipe, material: Material) -> Exhibit:
+    """DTC lin against theta for several n, averaged over benchmarks."""
+    return _over_values(recipe, material, 10)
+
+
+def offset(recipe: Recipe, material: Material) -> Exhibit:
+    """DTC prod against theta for several k, averaged over benchmarks."""
+    return _over_values(recipe, material, 4)
+
+
+def _over_values(recipe: Recipe, material: Material, default: int) -> Exhibit:
+    values = tuple(recipe.values or [default])
+    lin = recipe.exhibit == "saturation"
+    surfaces: dict[str, tuple[Surface, float]] = {}
+    scored: dict[str, list[tuple[FinishedRun, Counted]]] = {}
+    for run, rows in _chosen(recipe, material):
+        if run.is_scored_pair(rows):
+            scored.setdefault(rows.generator, []).append((run, rows))
+    left_out: list[str] = []
+    for generator, members in scored.items():
+        swept = [
+            sweep_lin(rows, n=values, protocol=run.protocol)
+            if lin
+            else sweep_prod(rows, k=values, protocol=run.protocol)
+            for run, rows in members
+        ]
+        surfaces[generator] = mean_surface(swept), members[0][0].config.theta
+        left_out += [
+            f"{short(generator)} on {rows.benchmark}"
+            for (_, rows), surface in zip(members, swept, strict=True)
+            if surface.reason is not None
+        ]
+    panels: list[list[Panel]] = [[], []]
+    for generator, (surface, theta) in surfaces.items():
+        for row, (metric, text) in enumerate((("ece", ECE), ("auroc", AUROC))):
+            lines = tuple(
+                _curve(f"{surface.parameter} = {v}", surface, v, metric, i)
+                for i, v in enumerate(values)
+                if surface.reason is None
+            )
+            panels[row].append(
+                Panel(
+                    short(generator),
+                    THETA,
+                    text,
+                    lines,
+                    mark=theta,
+                    mark_label="theta in use",
+                    reason=surface.reason,
+                )
+            )
+    shown = panels if lin else panels[:1]
+    name = recipe.exhibit + ("-dual" if recipe.dual else "")
+    display = PanelsDisplay(name, figure_title(recipe, material), tuple(map(tuple, shown)))
+    caption = "Mean over the benchmarks; theta in steps of 0.01; balanced draws."
+    if left_out:
+        caption += f" Without those that have no balanced draw: {', '.join(left_out)}."
+    return Exhibit(
+        recipe,
+        figures=(display,),
+        findings=(claims.near_minimum(surfaces, default),),
+        caption=caption,
+    )
+
+
+def _chosen(recipe: Recipe, material: Material) -> list[tuple[FinishedRun, Counted]]:
+    found = material.counted(recipe, dual=recipe.dual)
+    if not found:
+        raise DataError(
+            f"The runs of {recipe.name} hold no traces of what it shows.",
+            next_step="Do not leave out its generators and benchmarks with overrides.",
+        )
+    return found
+
+
+def _metric_panels(
+    curves: Sequence[tuple[str, str, Surface]],
+    value: int,
+    *,
+    title: str | None = None,
+    mark: float | None = None,
+) -> tuple[Panel, ...]:
+    """An ECE and an AUROC panel; a colour for each name, dashes for the second benchmark."""
+    names = list(dict.fromkeys(name for name, _, _ in curves))
+    benchmarks = list(dict.fromkeys(benchmark for _, benchmark, _ in curves))
+    panels: list[Panel] = []
+    for metric, text in (("ece", ECE), ("auroc", AUROC)):
+        lines = tuple(
+            _curve(
+                f"{name}, {benchmark}",
+                surface,
+                value,
+                metric,
+                names.index(name),
+                dashed=benchmarks.index(benchmark) > 0,
+            )
+            for name, benchmark, surface in curves
+            if surface.reason is None
+        )
+        panels.append(
+            Panel(
+                title if title is not None else text.removesuffix(" (%)"),
+                THETA,
+                text,
+                lines,
+                mark=mark,
+                mark_label=None if mark is None else f"theta in use: {mark:g} bits",
+                reason=None if lines else "no benchmark has both right and wrong responses",
+            )
+        )
+    return tuple(panels)
+
+
+def _curve(
+    name: str, surface: Surface, value: int, metric: str, series: int, *, dashed: bool = False
+) -> Line:
+    ece, auroc = surface.column(value)
+    y = ece if metric == "ece" else auroc
+    return Line(
+        name,
+        tuple(float(t) for t in surface.thetas),
+        tuple(100 * float(v) for v in y),
+        series,
+        dashed=dashed,
+    )
+
+
+def _by_pair(
+    chosen: Sequence[tuple[FinishedRun, Counted]],
+) -> dict[tuple[str, str], list[tuple[FinishedRun, Counted]]]:
+    found: dict[tuple[str, str], list[tuple[FinishedRun, Counted]]] = {}
+    for run, rows in chosen:
+        found.setdefault((rows.p, rows.q), []).append((run, rows))
+    return found
