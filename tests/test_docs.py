@@ -49,6 +49,14 @@ def test_links_between_pages_lead_somewhere():
             assert not anchor or anchor in anchors(found), f"{page.name} links to {target}#{anchor}"
 
 
+def test_the_page_on_the_paper_names_every_recipe():
+    from divtok.paper.recipe import recipes
+
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    table = text[text.index("| recipe |") : text.index("Figures are made")]
+    assert set(re.findall(r"`((?:table|figure)-[\w.-]+)`", table)) == set(recipes())
+
+
 def test_the_configuration_page_names_every_key():
     from divtok.config import RunConfig, Section
 

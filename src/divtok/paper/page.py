@@ -7,6 +7,7 @@ is escaped by the template engine.
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from divtok.report.text import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
 _RENDERERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+_ON_SCREEN = 96 * 1.35  # pixels an inch of print; screens are read from further away
 _RUN_HEAD = ("Run", "Generators", "Pair scored", "Protocol", "Responses", "Theta (bits)")
 
 
@@ -157,14 +159,20 @@ def _kind(kind: str) -> str:
 def _figure(folder: Path, display: Display, stem: str, alt: str) -> dict[str, Any]:
     written = save_figure(display, folder / "figures" / stem)
     svg = next(path for path in written if path.suffix == ".svg")
-    data = base64.b64encode(svg.read_bytes()).decode()
-    inches = display.figure().get_size_inches()[0]
+    drawn = svg.read_bytes()
     return {
-        "data": f"data:image/svg+xml;base64,{data}",
+        "data": f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}",
         "alt": alt,
-        "width": round(96 * inches * 1.35),  # small print is read on screens from further away
+        "width": round(_width(drawn) * _ON_SCREEN),
         "files": [str(path.relative_to(folder)) for path in written],
     }
+
+
+def _width(svg: bytes) -> float:
+    """Inches, as the file itself says in points."""
+    found = re.search(rb'<svg [^>]*?width="([0-9.]+)pt"', svg)
+    assert found is not None  # matplotlib always writes it
+    return float(found[1]) / 72
 
 
 def _run_row(run: FinishedRun) -> tuple[str, ...]:

@@ -199,11 +199,13 @@ def _method_table(
         rows.append(Row((shown, *cells(ours))))
         if any((under, b, estimator) in theirs for b in benchmarks):
             rows += _paper_rows(shown, rows[-1], cells(theirs))
-    caption = (
-        f"Percent; {protocol.describe()}; mean over draws. Acc counts every sampled response and "
-        "stands where the trajectories were sampled; a '+' row scores the same trajectories "
-        f"again. Mean is over the benchmarks. {made}"
-    )
+    caption = f"Percent; {protocol.describe()}; mean over draws. Mean is over the benchmarks. "
+    if with_accuracy:
+        caption += (
+            "Acc counts every sampled response and stands where the trajectories were sampled; a "
+            "'+' row scores the same trajectories again. "
+        )
+    caption += made
     return Table(title, tuple(columns), tuple(rows), caption)
 
 
