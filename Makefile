@@ -34,6 +34,7 @@ perf: $(VENV)/.test .peers
 	$(BIN)/python -m perf run --section estimators
 	$(BIN)/python -m perf.attention
 	$(BIN)/python -m perf.sweeps
+	OMP_NUM_THREADS=1 $(BIN)/python -m perf.generation
 	$(BIN)/python -m perf render
 
 perf-gpu: $(VENV)/.demo .peers
