@@ -232,8 +232,7 @@ def test_recipes_are_listed_in_the_order_of_the_paper(divtok: Command) -> None:
 def test_every_recipe_on_real_runs_of_the_tiny_family(
     tmp_path_factory: pytest.TempPathFactory, divtok: Command
 ) -> None:
-    # Few enough to be quick, enough for right and wrong responses of every generator.
-    small = ("limit=3", "samples=4", "evaluate.resamples=20")
+    small = ("limit=1", "samples=2", "evaluate.resamples=20")
     folder, said = made_once(tmp_path_factory, "paper-all", "all", "--family", "tiny", *small)
     assert "The paper's claims on these runs:" in said.out
     page = (folder / "report-tiny" / "index.html").read_text("utf-8")

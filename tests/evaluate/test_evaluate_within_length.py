@@ -125,21 +125,44 @@ def test_the_interval_is_that_of_responses_that_were_drawn_again() -> None:
     found = within_length([(count, length, correct, problem)], bins=bins, resamples=300, seed=7)
     assert found is not None
     where = np.array(bin_of(length, bins))
-    m, right = np.array(count), np.array(correct)
+    values, right = np.array([count, length]), np.array(correct)
     names = sorted(set(problem), key=problem.index)
     members = [np.flatnonzero(np.array(problem) == name) for name in names]
     rng = np.random.default_rng(7)
-    sampled: list[float] = []
+    sampled: list[list[float]] = []
     for _ in range(300):
         drawn = np.concatenate([members[i] for i in rng.integers(len(names), size=len(names))])
-        won, pairs = 0.0, 0
+        won, pairs = [0.0, 0.0], 0
         for number in range(bins):
             inside = drawn[where[drawn] == number]
-            good, bad = m[inside[right[inside]]], m[inside[~right[inside]]]
-            won += float((good[:, None] < bad).sum() + 0.5 * (good[:, None] == bad).sum())
-            pairs += len(good) * len(bad)
-        sampled.append(won / pairs)
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(sampled, (0.025, 0.975))))
+            rights, wrongs = inside[right[inside]], inside[~right[inside]]
+            pairs += len(rights) * len(wrongs)
+            for which in (0, 1):
+                good, bad = values[which][rights][:, None], values[which][wrongs]
+                won[which] += float((good < bad).sum() + 0.5 * (good == bad).sum())
+        sampled.append([share / pairs for share in won])
+    counts, lengths = np.array(sampled).T
+    ends = (0.025, 0.975)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(counts, ends)))
+    assert (found.gain_low, found.gain_high) == pytest.approx(
+        tuple(np.quantile(counts - lengths, ends))
+    )
+    assert found.problems == len(names)
+
+
+def test_a_count_that_is_length_gains_nothing() -> None:
+    _, length, correct, problem = random_group(5)
+    found = within_length([([3 * tokens for tokens in length], length, correct, problem)])
+    assert found is not None
+    assert found.count == found.length
+    assert (found.gain_low, found.gain_high) == (0.0, 0.0)
+
+
+def test_a_group_without_responses_adds_nothing() -> None:
+    one = random_group(6)
+    assert within_length([one, ([], [], [], [])], resamples=50) == within_length(
+        [one], resamples=50
+    )
 
 
 def test_the_same_every_time_and_another_with_another_seed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -254,14 +255,25 @@ class Usable:
 
 def usable(run: Run, benchmark: str, generator: str, pair: tuple[str, str]) -> Usable:
     """Answered and complete, by problem and sample."""
-    traces = {t.key: t for t in run.traces.read() if (t.p, t.q) == pair}
-    verdicts = {g.key: g.verdict for g in run.grades.read()}
+    traces, verdicts, trajectories = _records(run.path)
     rows = [
         t
-        for t in run.trajectories.read()
+        for t in trajectories
         if (t.benchmark, t.generator) == (benchmark, generator)
         and not t.truncated
         and verdicts[t.key] in (Verdict.CORRECT, Verdict.INCORRECT)
     ]
     rows.sort(key=lambda t: (t.problem_id, t.sample))
-    return Usable([traces[t.key] for t in rows], [verdicts[t.key] == Verdict.CORRECT for t in rows])
+    return Usable(
+        [traces[t.key, *pair] for t in rows], [verdicts[t.key] == Verdict.CORRECT for t in rows]
+    )
+
+
+@cache
+def _records(
+    path: Path,
+) -> tuple[dict[tuple[str, str, str], Trace], dict[str, Verdict], list[Trajectory]]:
+    """What a run holds, read once: many tests look at the same one."""
+    run = Run.open(path)
+    traces = {(t.key, t.p, t.q): t for t in run.traces.read()}
+    return traces, {g.key: g.verdict for g in run.grades.read()}, run.trajectories.read()

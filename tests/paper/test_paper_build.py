@@ -107,6 +107,15 @@ def test_another_config_makes_it_unfinished(store: Run, change: str) -> None:
     assert not is_finished(store, other)
 
 
+def test_a_run_from_before_a_setting_was_there_is_finished(store: Run, run: NamedRun) -> None:
+    text = store.config_text()
+    assert text is not None
+    assert "subset_seed: null\n" in text
+    with store.lock():
+        store.write_config(text.replace("subset_seed: null\n", ""))
+    assert is_finished(store, run)
+
+
 def test_a_run_of_another_generator_as_well_is_unfinished(tmp_path: Path) -> None:
     both = named("whitebox-tiny", *tiny_overrides(), "benchmarks=['arith-medium']")
     one = named(

@@ -217,6 +217,13 @@ def test_a_family_without_the_fitting_run_has_the_thetas_of_its_own(tmp_path: Pa
     assert thetas[scored] == 0.7
 
 
+def test_the_papers_single_panel_is_of_math500_alone(tmp_path: Path) -> None:
+    few = "benchmarks=['math500','aime24']"
+    random_run(tmp_path / "whitebox-qwen2.5", named("whitebox-qwen2.5", few).config, problems=1)
+    found = Material(tmp_path, "qwen2.5").counted(recipes()["figure-count"], dual=False)
+    assert {rows.benchmark for _, rows in found} == {"math500"}
+
+
 def test_rows_on_a_coarser_grid(material: Material) -> None:
     [(_, rows), *_] = material.counted(recipes()["figure-theta-map"], dual=False)
     coarse = on_grid(rows, (0.05, 0.5))

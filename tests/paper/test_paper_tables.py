@@ -99,6 +99,11 @@ def figures(table: Table, name: str, section: str | None = None) -> dict[str, Ce
     return {c.key: cell for c, cell in zip(table.columns, row.cells, strict=True)}
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return tiny_material(tmp_path_factory)
+
+
 @pytest.fixture
 def qwen(tmp_path: Path) -> Exhibit:
     whitebox_run(tmp_path, "math500", "aime25")
@@ -202,10 +207,8 @@ def test_every_figure_of_the_csv_is_a_fraction(qwen: Exhibit) -> None:
         assert row["nsl"] == "" or -1 <= float(row["nsl"]) <= 1
 
 
-def test_models_the_paper_does_not_have_stand_alone(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    exhibit = make("table-whitebox", tiny_material(tmp_path_factory))
+def test_models_the_paper_does_not_have_stand_alone(tiny: Material) -> None:
+    exhibit = make("table-whitebox", tiny)
     for table in exhibit.tables:
         names = [str(r.cells[0]) for r in table.rows]
         assert len(names) == 4 * 3 + 2
@@ -213,12 +216,9 @@ def test_models_the_paper_does_not_have_stand_alone(
         assert not any("paper" in name for name in names[:-1])
 
 
-def test_white_box_figures_are_those_of_the_balanced_draws(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    material = tiny_material(tmp_path_factory)
-    exhibit = make("table-whitebox", material)
-    [run] = material.runs(recipes()["table-whitebox"])
+def test_white_box_figures_are_those_of_the_balanced_draws(tiny: Material) -> None:
+    exhibit = make("table-whitebox", tiny)
+    [run] = tiny.runs(recipes()["table-whitebox"])
     verdicts = {g.key: g.verdict for g in run.store.grades.read()}
     rows = [
         t
@@ -321,8 +321,8 @@ def test_black_box_figures_beside_the_papers(qwen3_4b: Material) -> None:
     assert (stated["aime24_acc"], stated["aime24_ece"]) == (0.5, pytest.approx(0.4))
 
 
-def test_the_mean_is_over_the_benchmarks(tmp_path_factory: pytest.TempPathFactory) -> None:
-    [table] = make("table-blackbox-deepseek", tiny_material(tmp_path_factory)).tables
+def test_the_mean_is_over_the_benchmarks(tiny: Material) -> None:
+    [table] = make("table-blackbox-deepseek", tiny).tables
     for row in table.rows:
         cells = {c.key: v for c, v in zip(table.columns, row.cells, strict=True)}
         for what in ("acc", "ece", "auc"):
@@ -388,6 +388,24 @@ def test_one_class_has_an_accuracy_and_no_other_figure(tmp_path: Path) -> None:
     lin = figures(table, "Default CoT + DTC lin")
     assert (lin["aime24_ece"], lin["Mean_auc"]) == (None, None)
     assert figures(table, "Default CoT + DTC lin: ours - paper")["aime24_ece"] is None
+
+
+def test_means_are_compared_over_the_same_benchmarks(tmp_path: Path) -> None:
+    values = {k: BLACKBOX[k] for k in ("dtc_lin", "dtc_prod", "prm")}
+    rows = [
+        *pair_of_responses("aime24", QWEN3_4B, values),
+        *pair_of_responses("aime25", QWEN3_4B, values)[:1],
+    ]
+    write_run(tmp_path / "blackbox-qwen3-4b", named("blackbox-qwen3-4b").config, rows)
+    recipe = recipes()["table-blackbox-qwen3-4b"]
+    alone = recipe.model_copy(
+        update={"paper": recipe.paper.model_copy(update={"runs": ["blackbox-qwen3-4b"]})}
+    )
+    [table] = tables.blackbox(alone, Material(tmp_path, None)).tables
+    name = "Default CoT + PRM"
+    assert figures(table, name)["Mean_ece"] == pytest.approx(0.6)  # of AIME24 alone
+    less = figures(table, f"{name}: ours - paper")["Mean_ece"]
+    assert less is None or less == pytest.approx(0.6 - 0.360)
 
 
 def test_a_run_that_was_not_scored_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from divtok.config import resolve, to_yaml
+from divtok.config import resolve
 from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
@@ -16,6 +16,7 @@ from divtok.paper.material import Material
 from divtok.paper.planning.model_facts import API_MODELS
 from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs
 from divtok.pipeline.choices import chosen_estimators
+from divtok.pipeline.results import stored_config
 from divtok.progress import say, track
 from divtok.store.run import Run, is_run
 
@@ -66,7 +67,8 @@ def make_exhibits(chosen: Sequence[Recipe], material: Material) -> list[Exhibit]
 def is_finished(store: Run, named: NamedRun) -> bool:
     """Whether the run holds a confidence of every estimator for every trajectory it asks for."""
     config = named.config
-    if store.config_text() != to_yaml(resolve(config)):
+    # As values, so that a setting a later version adds does not undo a stored run.
+    if store.config_text() is None or stored_config(store) != resolve(config):
         return False
     keys = {key[0] for key in store.trajectories.keys()}  # noqa: SIM118 (a table is no dict)
     if len(keys) != _responses(store, named):

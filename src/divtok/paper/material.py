@@ -87,13 +87,14 @@ class Material:
     def counted(self, recipe: Recipe, *, dual: bool) -> list[tuple[FinishedRun, Counted]]:
         """The counted responses the recipe looks at: of dual pairs, or of the generator's own."""
         side = self.side(recipe)
+        benchmarks = (side.dual_benchmarks if dual else None) or side.benchmarks
         return [
             (run, rows)
             for run in self.runs(recipe)
             for rows in run.counted
             if (rows.p != rows.generator) == dual
             and (side.generators is None or rows.generator in side.generators)
-            and (side.benchmarks is None or rows.benchmark in side.benchmarks)
+            and (benchmarks is None or rows.benchmark in benchmarks)
         ]
 
     def theta(self, recipe: Recipe, run: FinishedRun, rows: Counted) -> float | None:

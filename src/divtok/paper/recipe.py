@@ -48,6 +48,7 @@ class Side(BaseModel):
     fit: str | None = None  # the run that theta is fitted on, for pairs without a preset
     generators: Names | None = None
     benchmarks: Names | None = None
+    dual_benchmarks: Names | None = None  # of two auxiliaries, where they differ from the others
     step: Annotated[int, Field(ge=1, le=50)] = 5  # of theta where it is searched, in 0.01 bits
 
     def theta_grid(self) -> tuple[float, ...]:
