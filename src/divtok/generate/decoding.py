@@ -17,6 +17,7 @@ from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, left_padded, takes_plain_inputs, write_in_steps
 from divtok.models import LoadedModel
 from divtok.records import FinishReason, Sampling
+from divtok.threads import threads_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
         )
     keys, longest = [ask.key for ask in asks], max(len(ask.prompt) for ask in asks)
     sampler = KeyedSampler(keys, sampling, longest, vocab_size=loaded.tokenizer_width)
-    with torch.inference_mode():
+    width: int | None = getattr(loaded.model.config, "hidden_size", None)
+    with torch.inference_mode(), threads_for(loaded.device, width):
         if takes_plain_inputs(loaded.model):
             rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
             written = write_in_steps(loaded, rows, sampler)

@@ -123,7 +123,8 @@ def _beside(
         generator = str(row.cells[0])
         paper = None if row.section is None else paper_row(row.section, generator)
         if paper is not None:
-            rows += _paper_rows(short(generator), row, paper)
+            differences = [_difference(a, b) for a, b in zip(row.cells[1:], paper, strict=True)]
+            rows += _paper_rows(short(generator), row, paper, differences)
     printed = {
         mean.estimator: mean.low
         for mean in published_means()
@@ -138,9 +139,10 @@ def _beside(
     return replace(table, rows=tuple(rows), caption=caption)
 
 
-def _paper_rows(name: str, ours: Row, paper: tuple[Cell, ...]) -> list[Row]:
+def _paper_rows(
+    name: str, ours: Row, paper: Sequence[Cell], differences: Sequence[Cell]
+) -> list[Row]:
     """The paper's cells for a row of ours, and ours less theirs."""
-    differences = [_difference(a, b) for a, b in zip(ours.cells[1:], paper, strict=True)]
     return [
         Row((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
         Row(
@@ -198,7 +200,7 @@ def _method_table(
 
         rows.append(Row((shown, *cells(ours))))
         if any((under, b, estimator) in theirs for b in benchmarks):
-            rows += _paper_rows(shown, rows[-1], cells(theirs))
+            rows += _paper_rows(shown, rows[-1], cells(theirs), cells(_less(ours, theirs)))
     caption = f"Percent; {protocol.describe()}; mean over draws. Mean is over the benchmarks. "
     if with_accuracy:
         caption += (
@@ -207,6 +209,16 @@ def _method_table(
         )
     caption += made
     return Table(title, tuple(columns), tuple(rows), caption)
+
+
+def _less(ours: Figures, theirs: Figures) -> Figures:
+    """Ours less theirs where both have a figure: its mean is over the same benchmarks of both."""
+    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
+    for key in ours.keys() & theirs.keys():
+        pairs = zip(ours[key], theirs[key], strict=True)
+        accuracy, ece, auroc = (_difference(a, b) for a, b in pairs)
+        found[key] = (accuracy, ece, auroc)
+    return found
 
 
 def _figures(runs: Sequence[FinishedRun]) -> Figures:
