@@ -18,7 +18,7 @@ from paper_samples import (
 )
 
 from divtok.errors import EXIT_USAGE, UsageError
-from divtok.paper.build import BUILDERS, is_finished, make_exhibits, make_runs
+from divtok.paper.build import BUILDERS, is_finished, make_exhibits, make_runs, makeable
 from divtok.paper.material import Material
 from divtok.paper.recipe import TINY, ExhibitKind, NamedRun, chosen_recipes, recipes, runs_of
 from divtok.pipeline import whole
@@ -144,7 +144,8 @@ def test_only_what_is_unfinished_is_made(
     other = NamedRun("other", run.config)
     asked: list[tuple[str, bool]] = []
 
-    def stages(store: Run, config: object, *, retry_failed: bool) -> None:
+    def stages(store: Run, config: object, *, retry_failed: bool, sampled: bool) -> None:
+        assert not sampled
         asked.append((store.path.name, retry_failed))
 
     monkeypatch.setattr(whole, "run_stages", stages)
@@ -154,6 +155,32 @@ def test_only_what_is_unfinished_is_made(
     # Failed rows can be in any of them.
     make_runs([run, other], tmp_path, retry_failed=True)
     assert asked[1:] == [(run.name, True), ("other", True)]
+
+
+def test_trajectories_of_an_api_are_taken_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = named("blackbox-deepseek", f"samples={SAMPLES}", "benchmarks=['aime25']")
+    store = random_run(tmp_path / run.name, run.config, problems=1)
+    with store.lock():
+        store.confidences.replace([])
+    asked: list[bool] = []
+    monkeypatch.setattr(whole, "run_stages", lambda *_, sampled, **__: asked.append(sampled))
+    make_runs([run], tmp_path)
+    assert asked == [True]
+
+
+def test_of_all_recipes_those_that_need_an_api_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = {recipe.name for recipe in makeable(chosen_recipes("all"), None, [], tmp_path)}
+    assert "table-whitebox" in kept
+    assert "table-blackbox-qwen3-4b" in kept
+    lost = {"table-blackbox-deepseek", "table-verbalized-deepseek", "figure-count"}
+    assert not kept & lost
+    said = capsys.readouterr().err
+    for name in lost:
+        assert f"{name} is left out." in said
 
 
 def test_a_generator_behind_an_api_is_refused_before_anything_is_made(tmp_path: Path) -> None:

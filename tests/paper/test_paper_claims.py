@@ -328,17 +328,30 @@ def test_a_generator_without_figures_says_why() -> None:
     assert found.number == "a: one class only; b 10.0 against 10.0 at n = 5"
 
 
+def bests(*thetas: float, at_edge: bool = False) -> list[Best]:
+    return [Best(theta, 0.1, 0.7, at_edge) for theta in thetas]
+
+
 def test_the_steadiest_theta_has_the_lowest_relative_spread() -> None:
-    steady = {"jsd": [0.4, 0.6], "kl_pq": [1.0, 3.0], "kl_qp": [2.0, 4.0]}
+    steady = {"jsd": [bests(0.4, 0.6)], "kl_pq": [bests(1.0, 3.0)], "kl_qp": [bests(2.0, 4.0)]}
     found = claims.steadier_theta(steady)  # sd / mean: 0.1 / 0.5, 1 / 2, 1 / 3
     assert found.holds is True
     assert found.number == (
         "JSD 0.20 (best theta 0.4 to 0.6 bits); forward KL 0.50 (best theta 1 to 3 bits); "
         "reverse KL 0.33 (best theta 2 to 4 bits)"
     )
-    assert claims.steadier_theta({**steady, "kl_qp": [2.9, 3.1]}).holds is False
-    few = claims.steadier_theta({"jsd": [0.4], "kl_pq": [1.0], "kl_qp": [2.0]})
-    assert (few.holds, few.number) == (None, "too few generators and benchmarks")
+    assert claims.steadier_theta({**steady, "kl_qp": [bests(2.9, 3.1)]}).holds is False
+    few = claims.steadier_theta({name: [bests(0.4)] for name in steady})
+    assert (few.holds, few.number) == (None, "no benchmark has two generators")
+
+
+def test_the_spread_of_theta_is_from_generator_to_generator() -> None:
+    # Benchmarks far apart, generators alike: sd / mean is 0 on one and 0.1 on the other.
+    jsd = [bests(0.9, 0.9), bests(0.09, 0.11, at_edge=True)]
+    found = claims.steadier_theta({"jsd": jsd, "kl_pq": [bests(1, 3)], "kl_qp": [bests(1, 3)]})
+    assert found.number.startswith(
+        "JSD 0.05 (best theta 0.09 to 0.9 bits, 2 of 4 at an end of the grid); "
+    )
 
 
 def counted(count: Any, length: Any, correct: Any, benchmark: str = "bench") -> Counted:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from pipeline_samples import GENERATOR, rows_of, small_config, write_responses
 
-from divtok.pipeline.whole import run_stages
 from divtok.config import RunConfig
 from divtok.errors import ConfigError, DataError, DivtokError, ModelError, StoreError
 from divtok.pipeline import evidence, results, stages
 from divtok.pipeline.choices import check_choices, needed_evidence
 from divtok.pipeline.projections import fit_projections
+from divtok.pipeline.whole import run_stages
 from divtok.records import Reply
 from divtok.store.run import Run
 

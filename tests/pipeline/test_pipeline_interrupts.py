@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pipeline_samples import contents, small_config
 
-from divtok.pipeline.whole import run_stages
 from divtok.generate.engine import Job
 from divtok.pipeline import evidence, results, stages
+from divtok.pipeline.whole import run_stages
 from divtok.records import Grade, Trajectory
 from divtok.store import atomic
 from divtok.store.run import Run

@@ -43,7 +43,7 @@ def paper(
     Recipes share runs, and finished runs are read, not made again. Overrides change every run of
     the recipe, as in: limit=5 trace.dtype=bfloat16
     """
-    from divtok.paper.recipe import chosen_recipes, runs_of
+    from divtok.paper.recipe import ALL, chosen_recipes, runs_of
 
     chosen = chosen_recipes(name, family)
     runs = runs_of(chosen, family, overrides or [])
@@ -54,21 +54,24 @@ def paper(
         found = make_plan(runs, out, recipes=[recipe.name for recipe in chosen])
         print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
         return
-    from divtok.paper.build import make_exhibits, make_runs
+    from divtok.paper.build import make_exhibits, make_runs, makeable
     from divtok.paper.material import Material
     from divtok.paper.page import write_page
     from divtok.pipeline.stages import failed_rows
 
+    if name == ALL:
+        chosen = makeable(chosen, family, overrides or [], out)
+        runs = runs_of(chosen, family, overrides or [])
     stores = make_runs(runs, out, retry_failed=retry_failed)
     material = Material(out, family, overrides or ())
     exhibits = make_exhibits(chosen, material)
     page = write_page(
         out / f"report-{family or 'paper'}",
-        "index" if name == "all" else name,
+        "index" if name == ALL else name,
         exhibits,
         material.opened(),
         title="Divergent Token Confidence: the paper's tables and figures"
-        if name == "all"
+        if name == ALL
         else chosen[0].heading(family),
         family=family,
         overrides=overrides or (),

@@ -15,9 +15,9 @@ from typing import Any
 from divtok.errors import ModelError
 from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, left_padded, takes_plain_inputs, write_in_steps
+from divtok.generate.threads import threads_for
 from divtok.models import LoadedModel
 from divtok.records import FinishReason, Sampling
-from divtok.threads import threads_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The one place that knows which function makes which kind of exhibit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from divtok.config import resolve
@@ -14,7 +15,7 @@ from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import Material
 from divtok.paper.planning.model_facts import API_MODELS
-from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs
+from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
 from divtok.pipeline.choices import chosen_estimators
 from divtok.pipeline.results import stored_config
 from divtok.progress import say, track
@@ -41,7 +42,9 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
     """Bring every run up to its confidences; a finished one is left alone."""
     from divtok.pipeline.whole import run_stages
 
-    _refuse_api_only(runs, folder)
+    unmade = unmakeable(runs, folder)
+    if unmade:
+        raise UsageError(unmade[0].what, next_step=unmade[0].next_step)
     made: list[Run] = []
     for number, named in enumerate(runs, start=1):
         store = Run.create_or_open(folder / named.name)
@@ -49,7 +52,7 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
         if is_finished(store, named) and not retry_failed:
             continue
         say(f"run {number} of {len(runs)}: {named.name}")
-        run_stages(store, named.config, retry_failed=retry_failed)
+        run_stages(store, named.config, retry_failed=retry_failed, sampled=bool(_api_models(named)))
     return made
 
 
@@ -92,17 +95,46 @@ def _responses(store: Run, named: NamedRun) -> int:
     )
 
 
-def _refuse_api_only(runs: Sequence[NamedRun], folder: Path) -> None:
-    """Before anything is spent: a generator that only an API serves cannot be sampled here."""
-    for named in runs:
-        wanted = [g.model for g in named.config.generator_presets() if g.model in API_MODELS]
-        if wanted and not _is_sampled(folder / named.name, named):
-            raise UsageError(
-                f"The run {named.name} needs trajectories of {wanted[0]}, which is served through "
-                "an API and cannot be sampled by this version of divtok.",
-                next_step=f"Put all of them into {folder / named.name}, or choose another "
-                "recipe; --plan shows what each needs.",
-            )
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """A run that cannot be made here, why, and what to do."""
+
+    run: str
+    what: str
+    next_step: str
+
+
+def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[Unmade]:
+    """Known before anything is spent: a generator that only an API serves cannot be sampled."""
+    return [
+        Unmade(
+            named.name,
+            f"The run {named.name} needs trajectories of {_api_models(named)[0]}, which is served "
+            "through an API and cannot be sampled by this version of divtok.",
+            f"Put all of them into {folder / named.name}, or choose another recipe; --plan shows "
+            "what each needs.",
+        )
+        for named in runs
+        if _api_models(named) and not _is_sampled(folder / named.name, named)
+    ]
+
+
+def makeable(
+    chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str], folder: Path
+) -> list[Recipe]:
+    """Those of the recipes whose runs can all be made; the others are named on stderr."""
+    kept: list[Recipe] = []
+    for recipe in chosen:
+        unmade = unmakeable(runs_of([recipe], family, overrides), folder)
+        if unmade:
+            say(f"{recipe.name} is left out. {unmade[0].what}")
+        else:
+            kept.append(recipe)
+    return kept
+
+
+def _api_models(named: NamedRun) -> list[str]:
+    return [g.model for g in named.config.generator_presets() if g.model in API_MODELS]
 
 
 def _is_sampled(folder: Path, named: NamedRun) -> bool:

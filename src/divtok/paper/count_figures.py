@@ -13,7 +13,7 @@ from divtok.evaluate.curves import CountPoint, accuracy_by_count, wilson
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.figures import by_size, figure_title
-from divtok.paper.material import Material, short
+from divtok.paper.material import Material, left_out, short
 from divtok.paper.recipe import Recipe
 from divtok.report.panels import Line, Panel, PanelsDisplay
 
@@ -28,7 +28,6 @@ class Pooled:
     """One generator's responses under one pair at one theta, over all benchmarks of a figure."""
 
     name: str
-    theta: float
     count: npt.NDArray[np.int64]
     reasoning: npt.NDArray[np.int64]
     correct: npt.NDArray[np.bool_]
@@ -61,7 +60,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         figures=(display,),
         findings=tuple(findings),
         caption="Natural prevalence, all benchmarks of the figure together; bars are 95 % Wilson "
-        "intervals. " + _theta_note(recipe, material),
+        "intervals. " + _theta_note(recipe, material, duals=(False, True)),
     )
 
 
@@ -102,7 +101,8 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
             claims.not_only_length(rows),
         ),
         caption=f"Right: {RATIO_BINS} quantile bins of the ratio, drawn at their mean; fewer where "
-        "many responses share a ratio. Natural prevalence. " + _theta_note(recipe, material),
+        "many responses share a ratio. Natural prevalence. "
+        + _theta_note(recipe, material, duals=(recipe.dual,)),
     )
 
 
@@ -123,7 +123,6 @@ def _pooled(recipe: Recipe, material: Material, *, dual: bool) -> list[Pooled]:
         pooled.append(
             Pooled(
                 name=f"{whose}{short(p)} / {short(q)}, theta {theta:g}",
-                theta=theta,
                 count=np.concatenate([rows.at(theta) for rows, _ in members]),
                 reasoning=np.concatenate([rows.reasoning for rows, _ in members]),
                 correct=np.concatenate([rows.correct for rows, _ in members]),
@@ -185,10 +184,20 @@ def _count_ticks() -> tuple[tuple[float, str], ...]:
     return (*((float(c), str(c)) for c in range(11)), (11.0, "≥11"))
 
 
-def _theta_note(recipe: Recipe, material: Material) -> str:
+def _theta_note(recipe: Recipe, material: Material, *, duals: Sequence[bool]) -> str:
+    """Which theta each pair has, and what was left out."""
     fit = material.side(recipe).fit
     text = "theta of each pair: that of its family"
-    return text + (f", else fitted on the run {fit} (no problem of this figure)." if fit else ".")
+    text += f", else fitted on the run {fit} (no problem of this figure)." if fit else "."
+    ends = [
+        f"{'the generator' if p is None else short(p)} / {short(q)}"
+        for (p, q), best in material.fits(recipe).items()
+        if best.at_edge
+    ]
+    if ends:
+        text += f" Fitted at an end of the grid: {', '.join(ends)}."
+    chosen = [one for dual in duals for one in material.counted(recipe, dual=dual)]
+    return f"{text} {left_out(chosen)}"
 
 
 def _named(finding: Finding, where: str) -> Finding:

@@ -5,7 +5,7 @@ Reads tables of finished runs and computes nothing of its own but the theta of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -153,6 +153,15 @@ def on_grid(rows: Counted, thetas: Sequence[float]) -> Counted:
 
 def _pair_kind(rows: Counted) -> tuple[str | None, str]:
     return (None if rows.p == rows.generator else rows.p), rows.q
+
+
+def left_out(chosen: Iterable[tuple[FinishedRun, Counted]]) -> str:
+    """How many responses have no place in a figure: no answer, cut off, undecided or not traced."""
+    # Every pair reads the same responses, so each group is counted once.
+    groups = {(run.name, rows.benchmark, rows.generator): rows for run, rows in chosen}
+    excluded = sum(rows.excluded for rows in groups.values())
+    total = excluded + sum(len(rows) for rows in groups.values())
+    return f"Left out: {excluded} of {total} responses."
 
 
 def short(ref: str) -> str:

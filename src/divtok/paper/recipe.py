@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from divtok.config import RunConfig, load_tree, override_tree, parse_config
 from divtok.errors import ConfigError, UsageError, did_you_mean
@@ -20,6 +21,9 @@ from divtok.errors import ConfigError, UsageError, did_you_mean
 RUNS_FILE = "runs.yaml"
 TINY = "tiny"
 ALL = "all"
+
+# What n and k are where nothing is said.
+DEFAULT_VALUES = {"saturation": 10, "offset": 4}
 
 Names = Annotated[list[str], Field(min_length=1)]
 ExhibitKind = Literal[
@@ -66,6 +70,14 @@ class Recipe(BaseModel):
     paper: Side
     tiny: Side
     name: str = ""  # that of its file
+
+    @model_validator(mode="after")
+    def _default_among_values(self) -> Self:
+        """The claim about n or k is about its default."""
+        default = DEFAULT_VALUES.get(self.exhibit)
+        if self.values is not None and default is not None and default not in self.values:
+            raise PydanticCustomError("default", "the values lack {n}", {"n": default})
+        return self
 
     def side(self, family: str | None) -> Side:
         return self.tiny if family == TINY else self.paper

@@ -10,8 +10,8 @@ from divtok.evaluate.sweep import Best, Surface, best_theta, mean_surface, sweep
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.figures import by_size, figure_title
-from divtok.paper.material import FinishedRun, Material, on_grid, short
-from divtok.paper.recipe import Recipe
+from divtok.paper.material import FinishedRun, Material, left_out, on_grid, short
+from divtok.paper.recipe import DEFAULT_VALUES, Recipe
 from divtok.report.maps import HeatMap, MapsDisplay
 from divtok.report.panels import Line, Panel, PanelsDisplay
 
@@ -61,7 +61,7 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
     caption = (
         f"DTC lin, n = 10; theta searched from {grid[0]:g} to {grid[-1]:g} in steps of "
         f"{grid[0]:g}, on the responses it is shown for. A blank cell has no pair, or no "
-        "balanced draw."
+        f"balanced draw. {left_out([member for members in pairs.values() for member in members])}"
     )
     if at_edge:
         caption += f" At an end of the grid: {', '.join(at_edge)}."
@@ -92,7 +92,7 @@ def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
         recipe,
         figures=(PanelsDisplay(name, figure_title(recipe, material), (panels,)),),
         caption=f"DTC lin, n = 10, auxiliary {short(smaller)}; theta in steps of 0.01; balanced "
-        "draws.",
+        f"draws. {left_out(chosen)}",
     )
 
 
@@ -100,7 +100,7 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
     """ECE and AUROC against theta, for tokens chosen by JSD and by either KL."""
     chosen = [(run, rows) for run, rows in _chosen(recipe, material) if run.is_scored_pair(rows)]
     columns: list[tuple[Panel, ...]] = []
-    best: dict[str, list[float]] = {}
+    best: dict[str, list[list[Best]]] = {}
     for kind in DIVERGENCES:
         curves = [
             (
@@ -110,8 +110,11 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
             )
             for run, rows in chosen
         ]
-        found = [best_theta(surface, 10) for _, _, surface in curves]
-        best[kind] = [b.theta for b in found if b is not None]
+        by_benchmark: dict[str, list[Best]] = {}
+        for _, benchmark, surface in curves:
+            found = best_theta(surface, 10)
+            by_benchmark.setdefault(benchmark, []).extend([] if found is None else [found])
+        best[kind] = list(by_benchmark.values())
         columns.append(_metric_panels(curves, 10, title=DIVERGENCE_NAMES[kind]))
     rows_of_panels = tuple(tuple(column[i] for column in columns) for i in range(2))
     name = "divergence-dual" if recipe.dual else "divergence"
@@ -119,21 +122,22 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
         recipe,
         figures=(PanelsDisplay(name, figure_title(recipe, material), rows_of_panels),),
         findings=(claims.steadier_theta(best),),
-        caption="DTC lin, n = 10; every divergence in bits; balanced draws.",
+        caption="DTC lin, n = 10; every divergence in bits; balanced draws. " + left_out(chosen),
     )
 
 
 def saturation(recipe: Recipe, material: Material) -> Exhibit:
     """DTC lin against theta for several n, averaged over benchmarks."""
-    return _over_values(recipe, material, 10)
+    return _over_values(recipe, material)
 
 
 def offset(recipe: Recipe, material: Material) -> Exhibit:
     """DTC prod against theta for several k, averaged over benchmarks."""
-    return _over_values(recipe, material, 4)
+    return _over_values(recipe, material)
 
 
-def _over_values(recipe: Recipe, material: Material, default: int) -> Exhibit:
+def _over_values(recipe: Recipe, material: Material) -> Exhibit:
+    default = DEFAULT_VALUES[recipe.exhibit]
     values = tuple(recipe.values or [default])
     lin = recipe.exhibit == "saturation"
     surfaces: dict[str, tuple[Surface, float]] = {}
@@ -141,7 +145,7 @@ def _over_values(recipe: Recipe, material: Material, default: int) -> Exhibit:
     for run, rows in _chosen(recipe, material):
         if run.is_scored_pair(rows):
             scored.setdefault(rows.generator, []).append((run, rows))
-    left_out: list[str] = []
+    missing: list[str] = []
     for generator, members in scored.items():
         swept = [
             sweep_lin(rows, n=values, protocol=run.protocol)
@@ -150,7 +154,7 @@ def _over_values(recipe: Recipe, material: Material, default: int) -> Exhibit:
             for run, rows in members
         ]
         surfaces[generator] = mean_surface(swept), members[0][0].config.theta
-        left_out += [
+        missing += [
             f"{short(generator)} on {rows.benchmark}"
             for (_, rows), surface in zip(members, swept, strict=True)
             if surface.reason is not None
@@ -177,9 +181,10 @@ def _over_values(recipe: Recipe, material: Material, default: int) -> Exhibit:
     shown = panels if lin else panels[:1]
     name = recipe.exhibit + ("-dual" if recipe.dual else "")
     display = PanelsDisplay(name, figure_title(recipe, material), tuple(map(tuple, shown)))
-    caption = "Mean over the benchmarks; theta in steps of 0.01; balanced draws."
-    if left_out:
-        caption += f" Without those that have no balanced draw: {', '.join(left_out)}."
+    caption = "Mean over the benchmarks; theta in steps of 0.01; balanced draws. "
+    caption += left_out([member for members in scored.values() for member in members])
+    if missing:
+        caption += f" Without those that have no balanced draw: {', '.join(missing)}."
     return Exhibit(
         recipe,
         figures=(display,),

@@ -9,9 +9,16 @@ from typing import Literal
 from divtok.errors import DataError
 from divtok.evaluate.protocol import Protocol
 from divtok.paper import claims
+from divtok.paper.claims import Figures
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import FinishedRun, Material, short
-from divtok.paper.numbers import WHITEBOX_ESTIMATORS, Published, published, published_means
+from divtok.paper.numbers import (
+    NO_ESTIMATOR,
+    WHITEBOX_ESTIMATORS,
+    Published,
+    published,
+    published_means,
+)
 from divtok.paper.recipe import Recipe
 from divtok.report.tables import Cell, Column, Row, Table, metric_table
 
@@ -43,9 +50,6 @@ _WITH_DTC: tuple[tuple[str, str | None], ...] = (
     ("", "verbalized"),
     ("w/ DTC", "verbalized_dtc"),
 )
-
-# (protocol, benchmark, estimator) -> accuracy, ECE, AUROC; estimator None: accuracy alone
-Figures = Mapping[tuple[str, str, str | None], tuple[float | None, float | None, float | None]]
 
 
 def whitebox(recipe: Recipe, material: Material) -> Exhibit:
@@ -118,11 +122,17 @@ def _beside(
         return (there[0].accuracy, *(None if p is None else getattr(p, metric) for p in found))
 
     rows: list[Row] = []
+    theirs_shown: list[tuple[Cell, ...]] = []
     for row in table.rows:
         rows.append(row)
         generator = str(row.cells[0])
+        if row.is_mean and theirs_shown:
+            columns = zip(*theirs_shown, strict=True)
+            means = tuple(_mean([v for v in c if isinstance(v, float)]) for c in columns)
+            rows.append(Row(("Mean: paper, same rows", *means), is_mean=True, ranked=False))
         paper = None if row.section is None else paper_row(row.section, generator)
         if paper is not None:
+            theirs_shown.append(paper)
             differences = [_difference(a, b) for a, b in zip(row.cells[1:], paper, strict=True)]
             rows += _paper_rows(short(generator), row, paper, differences)
     printed = {
@@ -238,7 +248,8 @@ def _published_figures(
         if p.generator != generator:
             continue
         figures = (p.accuracy, p.ece, p.auroc)
-        found[p.protocol, p.benchmark, p.estimator if p.ece is not None else None] = figures
+        estimator = None if p.estimator == NO_ESTIMATOR else p.estimator
+        found[p.protocol, p.benchmark, estimator] = figures
     return found
 
 

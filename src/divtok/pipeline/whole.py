@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from divtok.config import RunConfig
+from divtok.config import RunConfig, resolve, to_yaml
 from divtok.pipeline import evidence, stages
 from divtok.pipeline.choices import check_choices
 from divtok.store.run import Run
 
 
-def run_stages(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
-    """problems -> confidences, under the run's lock; what is there already is kept."""
+def run_stages(
+    store: Run, config: RunConfig, *, retry_failed: bool = False, sampled: bool = False
+) -> None:
+    """problems -> confidences, under the run's lock; what is there already is kept.
+
+    `sampled` says that every trajectory came from elsewhere, so that no generator is asked for.
+    """
     check_choices(config)
     with store.lock():
-        stages.generate(store, config)
+        if sampled:
+            store.write_config(to_yaml(resolve(config)))
+        else:
+            stages.generate(store, config)
         stages.grade(store, config, retry_failed=retry_failed)
         stages.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)

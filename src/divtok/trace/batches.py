@@ -15,7 +15,6 @@ import numpy as np
 from divtok.errors import ResourceError, UsageError
 from divtok.progress import say
 from divtok.records import Trajectory
-from divtok.threads import threads_for
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace
 from divtok.trace.models import Reader
@@ -70,21 +69,18 @@ def read_rows(
     *,
     budget: Budget,
     device: torch.device,
-    hidden: int,
     switches: Sequence[int] = (),
     doing: str = "trace",
 ) -> list[T]:
     """`read(rows of one pack, workspace bytes)` for all rows; results in the rows' order.
 
     Where memory runs out the budget shrinks, which is said, and what is left is planned anew. Rows
-    on different sides of a length switch are never read together. `hidden` is the width of the
-    widest model's states, which decides on threads.
+    on different sides of a length switch are never read together.
     """
     results: dict[int, T] = {}
     packs = _plan(rows, range(len(rows)), budget, switches)
     while packs:
-        with threads_for(device, hidden):
-            done = _within_memory([rows[i] for i in packs[0]], read, budget, device, doing)
+        done = _within_memory([rows[i] for i in packs[0]], read, budget, device, doing)
         if done is None:
             packs = _plan(rows, [i for pack in packs for i in pack], budget, switches)
             continue

@@ -106,7 +106,6 @@ class Pair:
                 lambda pack_rows, workspace: self._read(pack_rows, workspace, extras),
                 budget=budget,
                 device=self.p.device,
-                hidden=max(self.p.head.hidden, self.q.head.hidden),
                 switches=[r.length_switch for r in (self.p, self.q) if r.length_switch is not None],
             )
         )

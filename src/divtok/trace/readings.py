@@ -192,7 +192,6 @@ def _read(
             read_pack,
             budget=budget or Budget(),
             device=reader.device,
-            hidden=reader.head.hidden,
             switches=[s for s in (reader.length_switch,) if s is not None],
             doing=doing,
         )

@@ -95,7 +95,6 @@ class RewardModel:
                 self._read,
                 budget=budget or Budget(),
                 device=self.reader.device,
-                hidden=self.reader.head.hidden,
                 switches=[s for s in (self.reader.length_switch,) if s is not None],
                 doing="rewards",
             )

@@ -51,11 +51,6 @@ class Head:
         """V, the number of logits."""
         return int(self.weight.shape[0])
 
-    @property
-    def hidden(self) -> int:
-        """D, the width of the hidden states it reads."""
-        return int(self.weight.shape[1])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadMetrics:
