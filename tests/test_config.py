@@ -379,3 +379,8 @@ def test_names_of_models_may_hold_dots_in_overrides() -> None:
     assert config.bases == {"divtok/tiny-0.5m": "/models/base"}
     assert config.projections == {"a.b": "c.d"}
     assert config.base_for(config.generator_presets()[0]) == "/models/base"
+
+
+def test_an_unknown_key_of_a_further_pair_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"trace\.also\.0\.auxiliry.*auxiliary"):
+        load_config(None, ["trace.also=[{auxiliry: x}]"])

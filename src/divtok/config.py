@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -354,7 +354,11 @@ def _describe(item: ErrorDetails) -> str:
 def _section_at(path: Sequence[str]) -> type[BaseModel]:
     section: type[BaseModel] = RunConfig
     for part in path:
-        annotation = section.model_fields[part].annotation
+        if part.isdigit():
+            continue  # the place in a list, whose items the last step has found
+        annotation: Any = section.model_fields[part].annotation
+        if get_origin(annotation) is list:
+            (annotation,) = get_args(annotation)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             section = annotation
     return section

@@ -106,3 +106,32 @@ def test_which_caches_rows_can_leave() -> None:
     richer.layers[1] = _Richer()
     richer.update(*states(2, 3, 0), 1)
     assert not rows_can_leave(richer)
+
+
+def test_a_finished_batch_leaves_no_keys_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the cyclic collector, which a GPU's memory cannot wait for."""
+    import gc
+    import weakref
+
+    from divtok.generate import steps
+    from divtok.generate.decoding import Ask, decode
+    from divtok.models import load_model
+    from divtok.records import Sampling
+
+    kept: list[weakref.ref[Any]] = []
+    real = steps.LiveCache
+
+    def watched(cache: Any, rows: Any) -> Any:
+        kept.extend(weakref.ref(layer) for layer in cache.layers)
+        return real(cache, rows)
+
+    monkeypatch.setattr(steps, "LiveCache", watched)
+    loaded = load_model("divtok/tiny-0.5m", device="cpu")
+    gc.collect()
+    gc.disable()
+    try:
+        decode(loaded, [Ask("a", (1, 2, 3), 3), Ask("b", (1, 2), 5)], Sampling())
+        assert kept
+        assert all(layer() is None for layer in kept)
+    finally:
+        gc.enable()

@@ -123,7 +123,8 @@ def test_accuracy_by_count_for_single_and_dual_pairs(material: Material) -> None
         "tiny-0.5m / tiny-0.3m", "tiny-0.5m / tiny-0.9m", "tiny-0.5m / tiny-1.6m",
     ]  # fmt: skip
     assert [line.label.split(",")[0] for line in dual.lines] == [
-        "tiny-0.9m / tiny-0.3m", "tiny-1.6m / tiny-0.3m", "tiny-1.6m / tiny-0.9m",
+        "tiny-0.5m by tiny-0.9m / tiny-0.3m", "tiny-0.5m by tiny-1.6m / tiny-0.3m",
+        "tiny-0.5m by tiny-1.6m / tiny-0.9m",
     ]  # fmt: skip
     for panel, run in ((single, "whitebox-tiny"), (dual, "blackbox-tiny-0.5m")):
         assert panel.x_ticks is not None

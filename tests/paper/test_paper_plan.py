@@ -116,7 +116,7 @@ def test_the_fitting_runs_take_a_hundred_problems() -> None:
         (QWEN_7B, "math-train"): (100, 1, 100)
     }
     tiny = counts(plan_of("figure-count", TINY), "fit-tiny")
-    assert tiny == {(TINY_GENERATOR, "arith-fit"): (100, 16, 1_600)}
+    assert tiny == {(TINY_GENERATOR, "arith-fit"): (100, 8, 800)}
 
 
 def test_limits_files_and_samples_change_the_counts(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from divtok.models import load_tokenizer
 from divtok.pipeline import stages
 from divtok.pipeline.choices import check_choices
 from divtok.problems.encode import prompt_ids
-from divtok.records import Grade, Verdict
+from divtok.records import PER_TOKEN_FIELDS, Grade, Verdict
 from divtok.score import expand_estimators
 from divtok.store.run import Run
 
@@ -177,6 +180,53 @@ def test_further_pairs_are_traced_beside_the_scored_one_and_change_no_score(tmp_
     assert run.confidences.read() == before
     counts = {(t.p, t.q): float(t.jsd_bits.sum()) for t in run.traces.read()}
     assert len(set(counts.values())) == 3
+
+
+def test_one_pair_is_let_go_before_the_next_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(*ONE_RESPONSE, "trace.also=[{auxiliary: divtok/tiny-1.6m}]")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    loaded: list[weakref.ref[Any]] = []
+    real = stages.load_pair
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        gc.collect()
+        assert all(weight() is None for weight in loaded)
+        pair = real(*arguments, **options)
+        loaded.append(weakref.ref(pair.q.head.weight))
+        return pair
+
+    monkeypatch.setattr(stages, "load_pair", watched)
+    finish(run, config)
+    assert len(loaded) == 2
+
+
+def test_only_the_pair_that_failed_is_traced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(*ONE_RESPONSE, "trace.also=[{auxiliary: divtok/tiny-1.6m}]")
+    run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
+    finish(run, config)
+    traces = run.traces.read()
+    empty = dict.fromkeys(PER_TOKEN_FIELDS, np.empty(0, dtype=np.float32))
+    failed = [
+        dataclasses.replace(t, **empty, status="nonfinite", reason="NaN")
+        if t.q == "divtok/tiny-1.6m"
+        else t
+        for t in traces
+    ]
+    with run.lock():
+        run.traces.replace(failed)
+    asked: list[str] = []
+    real = stages.load_pair
+    monkeypatch.setattr(
+        stages, "load_pair", lambda p, q, **options: asked.append(q) or real(p, q, **options)
+    )
+    with run.lock():
+        stages.trace(run, config, retry_failed=True)
+    assert asked == ["divtok/tiny-1.6m"]
+    assert {t.status for t in run.traces.read()} == {"ok"}
 
 
 def test_another_pair_can_be_scored_without_losing_the_first(tmp_path: Path) -> None:

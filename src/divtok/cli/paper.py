@@ -59,9 +59,12 @@ def paper(
     from divtok.paper.page import write_page
     from divtok.pipeline.stages import failed_rows
 
+    left_out: list[str] = []
     if name == ALL:
-        chosen = makeable(chosen, family, overrides or [], out)
+        chosen, left_out = makeable(chosen, family, overrides or [], out)
         runs = runs_of(chosen, family, overrides or [])
+    for line in left_out:
+        say(line)
     stores = make_runs(runs, out, retry_failed=retry_failed)
     material = Material(out, family, overrides or ())
     exhibits = make_exhibits(chosen, material)
@@ -75,6 +78,7 @@ def paper(
         else chosen[0].heading(family),
         family=family,
         overrides=overrides or (),
+        left_out=left_out,
     )
     if as_json:
         print(json.dumps(_as_data(exhibits), indent=2, allow_nan=False))

@@ -59,6 +59,11 @@ class LiveCache:
         for room in self._rooms:
             room.keep(len(rows), moves, skip)
 
+    def close(self) -> None:
+        """The batch is over: its keys and values go with the last reference to them."""
+        for room in self._rooms:
+            room.close()
+
 
 def _select(layer: Any, rows: Sequence[int]) -> None:
     import torch
@@ -75,6 +80,10 @@ class _Room:
         self._stores: list[Tensor] = [layer.keys, layer.values]  # [B, H, tokens with room, D]
         self._first, self._end = 0, layer.keys.shape[-2]
         layer.update = self.update
+
+    def close(self) -> None:
+        """Let go of the layer, which holds this room: a circle would outlive the batch."""
+        del self._layer.update
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Keys and values of new tokens, [B, H, new, D] -> those of all tokens, [B, H, T, D]."""

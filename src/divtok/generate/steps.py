@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ def write_in_steps(
     place_of = {prompt: place for place, prompt in enumerate(prompts)}
     places = [place_of[row.prompt] for row in rows]
     reader.spread(places)
-    with reading_shared_keys_once(), _small_steps(loaded.model):
+    with closing(reader), reading_shared_keys_once(), _small_steps(loaded.model):
         return _write(reader, logits[places], list(rows), sampler, loaded.end_ids)
 
 
@@ -159,6 +159,9 @@ class _Reader:
         first = min(self._paddings) if self._cache.can_skip else self._first
         self._cache.keep(places, skip=first - self._first)
         self._first = first
+
+    def close(self) -> None:
+        self._cache.close()
 
 
 def _small_steps(model: Any) -> AbstractContextManager[None]:

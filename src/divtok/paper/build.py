@@ -121,16 +121,17 @@ def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[Unmade]:
 
 def makeable(
     chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str], folder: Path
-) -> list[Recipe]:
-    """Those of the recipes whose runs can all be made; the others are named on stderr."""
+) -> tuple[list[Recipe], list[str]]:
+    """Those of the recipes whose runs can all be made, and a sentence on each of the others."""
     kept: list[Recipe] = []
+    left_out: list[str] = []
     for recipe in chosen:
         unmade = unmakeable(runs_of([recipe], family, overrides), folder)
         if unmade:
-            say(f"{recipe.name} is left out. {unmade[0].what}")
+            left_out.append(f"{recipe.name} is left out. {unmade[0].what}")
         else:
             kept.append(recipe)
-    return kept
+    return kept, left_out
 
 
 def _api_models(named: NamedRun) -> list[str]:

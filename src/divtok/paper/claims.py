@@ -82,7 +82,7 @@ def whitebox(evaluations: Sequence[Evaluation]) -> tuple[Finding, ...]:
             rivals=(*BASELINES, "length"),
         ),
         _against_baselines(
-            "UQAC with the trajectory's mean probability is better calibrated than UQAC.",
+            "UQAC with the trajectory's mean probability has a lower average ECE than UQAC.",
             "mean ECE of UQAC mean below that of UQAC attn",
             {name: -value for name, value in ece.items()},
             ours=("uqac_mean",),
@@ -189,7 +189,8 @@ def pilot(ece: Mapping[str, Mapping[str, float]]) -> tuple[Finding, ...]:
 
     return (
         finding(
-            "Replacing the selected probabilities by the trajectory's mean lowers UQAC's ECE.",
+            "Replacing the selected probabilities by the trajectory's mean lowers every generator's "
+            "ECE of UQAC.",
             "lower for every generator",
             "uqac_mean",
             every=True,

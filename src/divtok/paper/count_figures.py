@@ -113,13 +113,12 @@ def _pooled(recipe: Recipe, material: Material, *, dual: bool) -> list[Pooled]:
         theta = material.theta(recipe, run, rows)
         if theta is not None and len(rows):
             found.setdefault((rows.generator, rows.p, rows.q), []).append((rows, theta))
-    several = len({generator for generator, _, _ in found}) > 1
     pooled: list[Pooled] = []
     for names, members in sorted(found.items(), key=lambda item: tuple(map(by_size, item[0]))):
         generator, p, q = names
         # One theta a generator and pair: it comes from its run or from the fitting set.
         theta = members[0][1]
-        whose = f"{short(generator)} by " if several and p != generator else ""
+        whose = "" if p == generator else f"{short(generator)} by "
         pooled.append(
             Pooled(
                 name=f"{whose}{short(p)} / {short(q)}, theta {theta:g}",
@@ -185,19 +184,21 @@ def _count_ticks() -> tuple[tuple[float, str], ...]:
 
 
 def _theta_note(recipe: Recipe, material: Material, *, duals: Sequence[bool]) -> str:
-    """Which theta each pair has, and what was left out."""
-    fit = material.side(recipe).fit
-    text = "theta of each pair: that of its family"
-    text += f", else fitted on the run {fit} (no problem of this figure)." if fit else "."
-    ends = [
-        f"{'the generator' if p is None else short(p)} / {short(q)}"
-        for (p, q), best in material.fits(recipe).items()
-        if best.at_edge
-    ]
-    if ends:
-        text += f" Fitted at an end of the grid: {', '.join(ends)}."
+    """Which theta each pair has, which benchmarks there are, and what was left out."""
     chosen = [one for dual in duals for one in material.counted(recipe, dual=dual)]
-    return f"{text} {left_out(chosen)}"
+    fits = {
+        (rows.p, rows.q): fit
+        for run, rows in chosen
+        if not run.is_scored_pair(rows) and (fit := material.fit_of(recipe, rows)) is not None
+    }
+    text = "theta of each pair: that of its family"
+    if fits:
+        text += f", else fitted on the run {material.side(recipe).fit} (no problem of this figure)"
+    ends = [f"{short(p)} / {short(q)}" for (p, q), fit in fits.items() if fit.at_edge]
+    if ends:
+        text += f", at an end of the grid for {', '.join(ends)}"
+    benchmarks = ", ".join(dict.fromkeys(rows.benchmark for _, rows in chosen))
+    return f"{text}. Benchmarks: {benchmarks}. {left_out(chosen)}"
 
 
 def _named(finding: Finding, where: str) -> Finding:

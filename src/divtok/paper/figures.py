@@ -91,6 +91,8 @@ def calibration(recipe: Recipe, material: Material) -> Exhibit:
 
 def figure_title(recipe: Recipe, material: Material) -> str:
     side = material.side(recipe)
+    if side.dual_benchmarks is not None:
+        return recipe.title  # each panel shows other generators and benchmarks
     where = [*(map(short, side.generators or [])), *(side.benchmarks or [])]
     return recipe.title + (f" ({', '.join(where)})" if 0 < len(where) < 4 else "")
 

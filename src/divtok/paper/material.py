@@ -105,8 +105,12 @@ class Material:
         """
         if run.is_scored_pair(rows):
             return run.config.theta
-        fit = self.fits(recipe).get(_pair_kind(rows))
+        fit = self.fit_of(recipe, rows)
         return None if fit is None else fit.theta
+
+    def fit_of(self, recipe: Recipe, rows: Counted) -> Best | None:
+        """What the fitting set gave for the pair of these rows."""
+        return self.fits(recipe).get(_pair_kind(rows))
 
     def fits(self, recipe: Recipe) -> Fits:
         """The fitted theta of each pair: (p, q), with None for p where it is the generator.

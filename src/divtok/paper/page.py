@@ -45,14 +45,19 @@ def write_page(
     title: str,
     family: str | None,
     overrides: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> Page:
-    """`folder`/`name`.html, with tables/ and figures/ beside it; the page is written last."""
+    """`folder`/`name`.html, with tables/ and figures/ beside it; the page is written last.
+
+    `left_out` are sentences on what should be there and is not.
+    """
     options = ([] if family is None else ["--family", family]) + list(overrides)
     shown_exhibits = [_exhibit(folder, exhibit, family, options) for exhibit in exhibits]
     text = _template().render(
         title=visible(title),
         intro=_intro(family, len(exhibits)),
         exhibits=shown_exhibits,
+        left_out=[visible(line) for line in left_out],
         runs={"head": _RUN_HEAD, "rows": [_run_row(run) for run in runs]},
     )
     path = folder / f"{name}.html"

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from divtok.config import RunConfig, load_tree, override_tree, parse_config
 from divtok.errors import ConfigError, UsageError, did_you_mean
+from divtok.families import get_family
 
 RUNS_FILE = "runs.yaml"
 TINY = "tiny"
@@ -113,6 +114,8 @@ def recipes() -> dict[str, Recipe]:
 def chosen_recipes(name: str, family: str | None = None) -> list[Recipe]:
     """The recipe of that name; for `all`, every one that has a run of the family."""
     known = recipes()
+    if family is not None:
+        get_family(family)  # an error where there is none
     if name == ALL:
         return [recipe for recipe in known.values() if has_runs(recipe, family)]
     if name not in known:

@@ -129,10 +129,11 @@ def _beside(
         if row.is_mean and theirs_shown:
             columns = zip(*theirs_shown, strict=True)
             means = tuple(_mean([v for v in c if isinstance(v, float)]) for c in columns)
-            rows.append(Row(("Mean: paper, same rows", *means), is_mean=True, ranked=False))
+            rows.append(Row(("Mean: paper, same cells", *means), is_mean=True, ranked=False))
         paper = None if row.section is None else paper_row(row.section, generator)
         if paper is not None:
-            theirs_shown.append(paper)
+            both = zip(row.cells[1:], paper, strict=True)
+            theirs_shown.append(tuple(b if isinstance(a, float) else None for a, b in both))
             differences = [_difference(a, b) for a, b in zip(row.cells[1:], paper, strict=True)]
             rows += _paper_rows(short(generator), row, paper, differences)
     printed = {

@@ -141,7 +141,6 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         projected = stored_readings(run, projected=True)
         check_section(run, projected, "projected", _projection_identity(config))
     present = _Present.of(run, retry_failed=retry_failed)
-    section = config.trace
     for generator, (p, q) in _readers(config):
         scored = (p, q) == config.pair_for(generator)
         rows = [t for t in trajectories if t.generator == generator.model]
@@ -149,32 +148,43 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
             rows = as_read_by(p, rows, questions, config)
         base = config.base_for(generator) if scored and "projected" in needed else None
         wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
-        batches = packs_of(rows, section)
-        missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
-        done = len(rows) - sum(len(b) for b in missing)
-        readers = q if p == generator.model else f"{p} and {q}"
-        with track(
-            f"trace {generator.model} with {readers}", total=len(rows), done=done
-        ) as advance:
-            if not missing:
-                continue
-            pair = load_pair(
-                p,
-                q,
-                p_revision=config.revisions.get(p),
-                q_revision=config.revisions.get(q),
-                dtype=section.dtype,
-                p_device=section.device,
-                q_device=section.q_device or section.device,
-                device_map=section.device_map,
-                compile_trunks=_worth_compiling(section, missing),
-            )
-            extras = Extras(wanted.chain, _projected_head(config, generator, base))
-            budget = section.budget()
-            for batch in missing:
-                reads = pair.read_batch(batch, budget=budget, extras=extras)
-                _keep(run, reads, batch, present)
-                advance(len(batch))
+        _trace_pair(run, config, generator, rows, wanted, present)
+
+
+def _trace_pair(
+    run: Run,
+    config: RunConfig,
+    generator: Generator,
+    rows: Sequence[Trajectory],
+    wanted: _Wanted,
+    present: _Present,
+) -> None:
+    """What is missing under one pair; its models are let go before the next pair's are loaded."""
+    section, p, q = config.trace, wanted.p, wanted.q
+    batches = packs_of(rows, section)
+    missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
+    done = len(rows) - sum(len(b) for b in missing)
+    readers = q if p == generator.model else f"{p} and {q}"
+    with track(f"trace {generator.model} with {readers}", total=len(rows), done=done) as advance:
+        if not missing:
+            return
+        pair = load_pair(
+            p,
+            q,
+            p_revision=config.revisions.get(p),
+            q_revision=config.revisions.get(q),
+            dtype=section.dtype,
+            p_device=section.device,
+            q_device=section.q_device or section.device,
+            device_map=section.device_map,
+            compile_trunks=_worth_compiling(section, missing),
+        )
+        extras = Extras(wanted.chain, _projected_head(config, generator, wanted.base))
+        budget = section.budget()
+        for batch in missing:
+            reads = pair.read_batch(batch, budget=budget, extras=extras)
+            _keep(run, reads, batch, present)
+            advance(len(batch))
 
 
 def score(run: Run, config: RunConfig) -> None:
@@ -249,9 +259,14 @@ class _Present:
     def of(cls, run: Run, *, retry_failed: bool) -> _Present:
         found = cls(run.traces.keys(), run.chains.keys(), run.readings.keys())
         if retry_failed:
-            again = {t.key for t in run.traces.read() if t.status != "ok"}
-            for keys in (found.traces, found.chains, found.readings):
-                keys -= {key for key in keys if key[0] in again}
+            again = {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
+            found.traces -= again
+            # Chains and projected readings come with the traces of p; other readings do not.
+            found.chains -= {(key, p) for key, p, _ in again}
+            failed = {key for key, _, _ in again}
+            found.readings = {
+                key for key in found.readings if key[2] != "projected" or key[0] not in failed
+            }
         return found
 
     def lacks(self, key: str, wanted: _Wanted) -> bool:
