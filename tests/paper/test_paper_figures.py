@@ -131,7 +131,7 @@ def test_accuracy_by_count_for_single_and_dual_pairs(material: Material) -> None
         assert [text for _, text in panel.x_ticks] == [*map(str, range(11)), "≥11"]
         for line in panel.lines:
             names, theta = line.label.split(", theta ")
-            p, q = (f"divtok/{name}" for name in names.split(" / "))
+            p, q = (f"divtok/{name}" for name in names.split(" by ")[-1].split(" / "))
             count, _, right = pooled_rows(store_of(material, run), (p, q), float(theta))
             for level, (y, low, high) in enumerate(
                 zip(line.y, line.low or (), line.high or (), strict=True)

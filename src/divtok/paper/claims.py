@@ -189,8 +189,8 @@ def pilot(ece: Mapping[str, Mapping[str, float]]) -> tuple[Finding, ...]:
 
     return (
         finding(
-            "Replacing the selected probabilities by the trajectory's mean lowers every generator's "
-            "ECE of UQAC.",
+            "Replacing the selected probabilities by the trajectory's mean lowers UQAC's ECE "
+            "everywhere.",
             "lower for every generator",
             "uqac_mean",
             every=True,
