@@ -173,7 +173,7 @@ def test_each_run_is_read_once(
     read: list[str] = []
     monkeypatch.setattr(
         "divtok.paper.material.counted",
-        lambda run: read.append(run.path.name) or sweeps.counted(run),
+        lambda run, **options: read.append(run.path.name) or sweeps.counted(run, **options),
     )
     material = Material(tiny_folder(tmp_path_factory), TINY)
     for name in ("figure-count", "figure-count-ratio", "figure-saturation", "figure-theta-map"):

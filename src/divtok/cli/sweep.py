@@ -70,13 +70,15 @@ def sweep(
     Prints the theta with the lowest ECE beside the run's own, and writes the whole grid to
     report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too.
     """
+    from divtok.evaluate.counted import grids_with
     from divtok.pipeline import results, sweeps
 
     store = open_run(run)
     config = results.stored_config(store)
     names: list[Divergence] = [name.value for name in divergence or [DivergenceName.JSD]]
     names = list(dict.fromkeys(names))
-    groups = sweeps.counted(store, grids=_grids(names, config.theta))
+    grids = grids_with(config.theta)
+    groups = sweeps.counted(store, grids={name: grids[name] for name in names})
     chosen_n = tuple(dict.fromkeys(n or [config.score.n]))
     chosen_k = tuple(dict.fromkeys(k or [config.score.k]))
     swept = list(_sweep_all(groups, names, config, chosen_n, chosen_k))
@@ -91,16 +93,6 @@ def sweep(
         _print_rows(rows)
         print(OPTIMISTIC)
     say(f"the whole grid: {path}")
-
-
-def _grids(names: Sequence[Divergence], theta: float) -> dict[Divergence, Sequence[float]]:
-    """The default grids; that of JSD with the run's own theta, which is a threshold of JSD."""
-    from divtok.evaluate.counted import default_grids
-
-    grids: dict[Divergence, Sequence[float]] = {name: default_grids()[name] for name in names}
-    if "jsd" in grids:
-        grids["jsd"] = sorted({*grids["jsd"], theta})
-    return grids
 
 
 def _sweep_all(

@@ -40,6 +40,14 @@ def default_grids() -> dict[Divergence, tuple[float, ...]]:
     return {"jsd": JSD_GRID, "kl_pq": KL_GRID, "kl_qp": KL_GRID}
 
 
+def grids_with(theta: float) -> dict[Divergence, tuple[float, ...]]:
+    """The default grids, that of JSD with a run's own theta, which is a threshold of JSD."""
+    grids = default_grids()
+    if all(abs(theta - known) > _SAME_THETA for known in JSD_GRID):
+        grids["jsd"] = tuple(sorted((theta, *JSD_GRID)))
+    return grids
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
     """The usable responses of one generator on one benchmark, counted under one pair.

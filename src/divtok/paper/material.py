@@ -14,7 +14,7 @@ import numpy as np
 
 from divtok.config import RunConfig
 from divtok.errors import NothingScoredError
-from divtok.evaluate.counted import JSD_GRID, Counted, default_grids
+from divtok.evaluate.counted import Counted, grids_with
 from divtok.evaluate.group import ScoredGroup
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.sweep import Best, best_theta, sweep_lin
@@ -24,7 +24,6 @@ from divtok.pipeline.sweeps import counted
 from divtok.records import Evaluation
 from divtok.store.run import Run
 
-_SAME_THETA = 1e-9  # what a sweep takes for one theta
 Fits = dict[tuple[str | None, str], Best]
 
 
@@ -50,10 +49,7 @@ class FinishedRun:
     @cached_property
     def counted(self) -> list[Counted]:
         """At every theta of the grids, and at the run's own."""
-        own = self.config.theta
-        if all(abs(own - theta) > _SAME_THETA for theta in JSD_GRID):
-            return counted(self.store, grids={**default_grids(), "jsd": sorted((own, *JSD_GRID))})
-        return counted(self.store)
+        return counted(self.store, grids=grids_with(self.config.theta))
 
     @property
     def protocol(self) -> Protocol:

@@ -156,11 +156,6 @@ FACTS: Mapping[str, Fact] = {
 }  # fmt: skip
 
 
-def paper_model(ref: str) -> str | None:
-    """What the paper calls a model; None for one whose numbers it does not report."""
-    return {ours: theirs for theirs, ours in MODELS.items()}.get(ref)
-
-
 @cache
 def published(table: PaperTable) -> tuple[Published, ...]:
     """Every cell of a table, in the paper's order; the white-box one has both its metrics."""

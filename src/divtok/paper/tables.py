@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 from divtok.errors import DataError
-from divtok.evaluate.protocol import Protocol
 from divtok.paper import claims
 from divtok.paper.claims import Figures
 from divtok.paper.exhibit import Exhibit
@@ -76,16 +75,7 @@ def blackbox(recipe: Recipe, material: Material) -> Exhibit:
         for protocol in _protocols(runs)
         for name, estimator in (_PLAIN if protocol == "cot" else _STATED)
     ]
-    table = _method_table(
-        f"Black-box: {short(_generator(runs))}",
-        rows,
-        _benchmarks(runs),
-        ours,
-        theirs,
-        with_accuracy=True,
-        protocol=runs[0].protocol,
-        made=_made(runs),
-    )
+    table = _method_table("Black-box", rows, runs, ours, theirs, with_accuracy=True)
     return Exhibit(recipe, tables=(table,), findings=claims.blackbox(ours))
 
 
@@ -95,16 +85,8 @@ def verbalized(recipe: Recipe, material: Material) -> Exhibit:
     ours = _figures(runs)
     theirs = _published_figures("verbalized_with_dtc", _generator(runs))
     rows = [(protocol, *method) for protocol in _protocols(runs) for method in _WITH_DTC]
-    table = _method_table(
-        f"Stated confidence with DTC: {short(_generator(runs))}",
-        rows,
-        _benchmarks(runs),
-        ours,
-        theirs,
-        with_accuracy=False,
-        protocol=runs[0].protocol,
-        made=_made(runs),
-    )
+    title = "Stated confidence with DTC"
+    table = _method_table(title, rows, runs, ours, theirs, with_accuracy=False)
     return Exhibit(recipe, tables=(table,), findings=claims.verbalized(ours))
 
 
@@ -176,15 +158,14 @@ def _difference(ours: Cell, paper: Cell) -> float | None:
 def _method_table(
     title: str,
     methods: Sequence[tuple[str, str, str | None]],
-    benchmarks: Sequence[str],
+    runs: Sequence[FinishedRun],
     ours: Figures,
     theirs: Figures,
     *,
     with_accuracy: bool,
-    protocol: Protocol,
-    made: str,
 ) -> Table:
     """One row a method, (protocol, name, estimator), with the figures of each benchmark in turn."""
+    benchmarks = _benchmarks(runs)
     names = (("Acc",) if with_accuracy else ()) + ("ECE", "AUC")
     columns = [Column("method", "Method")]
     for benchmark in (*benchmarks, "Mean"):
@@ -212,14 +193,16 @@ def _method_table(
         rows.append(Row((shown, *cells(ours))))
         if any((under, b, estimator) in theirs for b in benchmarks):
             rows += _paper_rows(shown, rows[-1], cells(theirs), cells(_less(ours, theirs)))
-    caption = f"Percent; {protocol.describe()}; mean over draws. Mean is over the benchmarks. "
+    made = runs[0].protocol.describe()
+    caption = f"Percent; {made}; mean over draws. Mean is over the benchmarks. "
     if with_accuracy:
         caption += (
             "Acc counts every sampled response and stands where the trajectories were sampled; a "
             "'+' row scores the same trajectories again. "
         )
-    caption += made
-    return Table(title, tuple(columns), tuple(rows), caption)
+    caption += _made(runs)
+    heading = f"{title}: {short(_generator(runs))}"
+    return Table(heading, tuple(columns), tuple(rows), caption)
 
 
 def _less(ours: Figures, theirs: Figures) -> Figures:
