@@ -17,9 +17,9 @@ from cli_samples import SMALL, Command, FinishedRun, Outcome, call
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from divtok.cli import main
-from divtok.pipeline import stages
+from divtok.pipeline import generation
 
-_load_once = functools.cache(stages.load_benchmark)
+_load_once = functools.cache(generation.load_benchmark)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def divtok(
 @pytest.fixture
 def benchmarks_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing a benchmark's 500 problems takes half a second, and every run asks for them."""
-    monkeypatch.setattr(stages, "load_benchmark", _load_once)
+    monkeypatch.setattr(generation, "load_benchmark", _load_once)
 
 
 @pytest.fixture(scope="session")

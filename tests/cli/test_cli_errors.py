@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_samples import SMALL, Command, FinishedRun, call
 
-from divtok.pipeline import stages
+from divtok.pipeline import generation, tracing
 from divtok.store.run import Run
 
 BROKEN = "{"
@@ -27,8 +27,8 @@ def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(stages, "load_model", refuse)
-    monkeypatch.setattr(stages, "load_pair", refuse)
+    monkeypatch.setattr(generation, "load_model", refuse)
+    monkeypatch.setattr(tracing, "load_pair", refuse)
 
 
 def problems_file(path: Path, *identities: str) -> None:

@@ -10,7 +10,7 @@ from cli_samples import SMALL, Command
 
 from divtok.config import load_config
 from divtok.models import load_tokenizer
-from divtok.pipeline import stages
+from divtok.pipeline import generation
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
 from divtok.report import write
@@ -27,7 +27,7 @@ def sampled(folder: Path, *texts: str) -> None:
     tokenizer = load_tokenizer(generator.model)
     run = Run.create_or_open(folder)
     with run.lock():
-        jobs = stages.plan_jobs(config, generator, stages.prepare(run, config))
+        jobs = generation.plan_jobs(config, generator, generation.prepare(run, config))
         rows: list[Trajectory] = []
         for index, job in enumerate(jobs):
             text = texts[index % len(texts)]

@@ -10,12 +10,12 @@ import pytest
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from divtok.pipeline import stages
+from divtok.pipeline import generation
 
-_load_once = functools.cache(stages.load_benchmark)
+_load_once = functools.cache(generation.load_benchmark)
 
 
 @pytest.fixture(autouse=True)
 def benchmarks_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing a benchmark's 500 problems takes half a second, and every run asks for them."""
-    monkeypatch.setattr(stages, "load_benchmark", _load_once)
+    monkeypatch.setattr(generation, "load_benchmark", _load_once)

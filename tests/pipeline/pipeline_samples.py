@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from divtok.config import RunConfig, load_config, to_yaml
-from divtok.pipeline import stages
+from divtok.pipeline import generation
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Confidence,
@@ -119,10 +119,10 @@ def write_responses(folder: Path, config: RunConfig, texts: Sequence[str]) -> Ru
 
     run = Run.create_or_open(folder)
     with run.lock():
-        problems = stages.prepare(run, config)
+        problems = generation.prepare(run, config)
         for generator in config.generator_presets():
             tokenizer = load_tokenizer(generator.model)
-            jobs = stages.plan_jobs(config, generator, problems)
+            jobs = generation.plan_jobs(config, generator, problems)
             run.trajectories.append(
                 [
                     Trajectory(

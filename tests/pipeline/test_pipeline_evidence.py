@@ -14,7 +14,7 @@ from pipeline_samples import GENERATOR, rows_of, small_config, write_responses
 
 from divtok.config import RunConfig
 from divtok.errors import ConfigError, DataError, DivtokError, ModelError, StoreError
-from divtok.pipeline import evidence, results, stages
+from divtok.pipeline import evidence, results, stages, tracing
 from divtok.pipeline.choices import check_choices, needed_evidence
 from divtok.pipeline.projections import fit_projections
 from divtok.pipeline.whole import run_stages
@@ -28,7 +28,7 @@ def gathered(folder: Path, config: RunConfig, texts: tuple[str, ...] = RIGHT_OR_
     run = write_responses(folder, config, texts)
     with run.lock():
         stages.grade(run, config)
-        stages.trace(run, config)
+        tracing.trace(run, config)
         evidence.gather(run, config)
         stages.score(run, config)
     return run
@@ -58,7 +58,7 @@ def test_estimators_added_later_leave_the_traces_as_they_are(tmp_path: Path) -> 
     before = rows_of(run.traces)
     with run.lock():
         config = small_config("score.estimators=['uqac_attn','basecal','prm']")
-        stages.trace(run, config)
+        tracing.trace(run, config)
         evidence.gather(run, config)
         stages.score(run, config)
     assert rows_of(run.traces) == before
@@ -80,7 +80,7 @@ def test_all_estimators_share_one_pass_of_each_model(
 
         return replace(reader, trunk=trunk)
 
-    real_pair, real_reader, real_prm = stages.load_pair, evidence.load_reader, evidence.load_prm
+    real_pair, real_reader, real_prm = tracing.load_pair, evidence.load_reader, evidence.load_prm
 
     def pair(*names: Any, **options: Any) -> Any:
         found = real_pair(*names, **options)
@@ -90,7 +90,7 @@ def test_all_estimators_share_one_pass_of_each_model(
         found = real_prm(*names, **options)
         return replace(found, reader=counting(found.reader))
 
-    monkeypatch.setattr(stages, "load_pair", pair)
+    monkeypatch.setattr(tracing, "load_pair", pair)
     monkeypatch.setattr(evidence, "load_reader", lambda *n, **o: counting(real_reader(*n, **o)))
     monkeypatch.setattr(evidence, "load_prm", prm)
     options = ("trace.max_batch_rows=4", "evidence.reply_tokens=2")
@@ -169,7 +169,7 @@ def test_replies_are_read_when_scored_and_keep_their_reasons(tmp_path: Path) -> 
     run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
     said = ["\\boxed{9}", "\\boxed{12}", "quite sure", "\\boxed{7}"]
     with run.lock():
-        stages.trace(run, config)
+        tracing.trace(run, config)
         run.replies.append(
             [
                 Reply(t.key, GENERATOR, (1,), said[i % 4], "stop", None if i != 7 else "no room")
@@ -275,7 +275,7 @@ def test_projections_are_learned_from_a_run_and_scored_with(tmp_path: Path) -> N
     )
     check_choices(again)
     with run.lock():
-        stages.trace(run, again)
+        tracing.trace(run, again)
         stages.score(run, again)
     with pytest.raises(ConfigError, match=r"from divtok/tiny-0.5m to divtok/tiny-0.5m-base, not"):
         check_choices(again.model_copy(update={"bases": {GENERATOR: "divtok/tiny-0.9m-base"}}))
@@ -311,7 +311,7 @@ def test_chains_bind_like_the_traces_they_came_with(tmp_path: Path) -> None:
         shard.unlink()
     other = small_config("score.estimators=['uqac_mean']", "trace.dtype=bfloat16")
     with run.lock(), pytest.raises(StoreError, match="another configuration"):
-        stages.trace(run, other)
+        tracing.trace(run, other)
 
 
 def test_readings_of_one_kind_do_not_bind_the_other(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_readings_of_one_kind_do_not_bind_the_other(tmp_path: Path) -> None:
         "score.estimators=['basecal','basecal_proj']", f"projections.{GENERATOR}={fitted.path}"
     )
     with run.lock():
-        stages.trace(run, config)
+        tracing.trace(run, config)
         stages.score(run, config)
     assert all(value is not None for value in values(run, "basecal_proj"))
 

@@ -16,7 +16,7 @@ import pytest
 from pipeline_samples import contents, small_config
 
 from divtok.generate.engine import Job
-from divtok.pipeline import evidence, results, stages
+from divtok.pipeline import evidence, generation, results, stages, tracing
 from divtok.pipeline.whole import run_stages
 from divtok.records import Grade, Trajectory
 from divtok.store import atomic
@@ -58,8 +58,8 @@ def attempt(
     monkeypatch: pytest.MonkeyPatch, known: dict[str, Batches]
 ) -> Callable[[Path, Interrupter], Run]:
     """Run all stages in a folder, passing points."""
-    real_model, real_pair = stages.load_model, stages.load_pair
-    real_generate, real_grade = stages.generate_batch, stages.grade_trajectories
+    real_model, real_pair = generation.load_model, tracing.load_pair
+    real_generate, real_grade = generation.generate_batch, stages.grade_trajectories
     real_reply, real_read = evidence.reply_batch, evidence.read_trajectories
     real_reader, real_prm = evidence.load_reader, evidence.load_prm
     real_rename = atomic.rename
@@ -127,14 +127,14 @@ def attempt(
         def model(*names: Any, **options: Any) -> Any:
             return lambda: real_model(*names, **options)
 
-        monkeypatch.setattr(stages, "load_model", model)
+        monkeypatch.setattr(generation, "load_model", model)
         monkeypatch.setattr(evidence, "load_model", model)
         monkeypatch.setattr(evidence, "reply_batch", reply)
         monkeypatch.setattr(evidence, "load_reader", reader)
         monkeypatch.setattr(evidence, "read_trajectories", reread)
         monkeypatch.setattr(evidence, "load_prm", prm)
-        monkeypatch.setattr(stages, "generate_batch", generate)
-        monkeypatch.setattr(stages, "load_pair", pair)
+        monkeypatch.setattr(generation, "generate_batch", generate)
+        monkeypatch.setattr(tracing, "load_pair", pair)
         monkeypatch.setattr(stages, "grade_trajectories", grade)
         monkeypatch.setattr(atomic, "rename", rename)
         monkeypatch.setattr(atomic, "sync", no_sync)
@@ -163,6 +163,7 @@ def test_the_uninterrupted_run_has_several_batches(
     assert {name: len(rows) for name, rows in tables.items()} == {
         "problems": 4,
         "trajectories": 8,
+        "calls": 0,  # nobody but the model itself was asked
         "grades": 8,
         "traces": 8,
         "replies": 8,

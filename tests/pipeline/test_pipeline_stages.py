@@ -24,7 +24,7 @@ from pipeline_samples import (
 from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
 from divtok.models import load_tokenizer
-from divtok.pipeline import stages
+from divtok.pipeline import generation, stages, tracing
 from divtok.pipeline.choices import check_choices
 from divtok.problems.encode import prompt_ids
 from divtok.records import PER_TOKEN_FIELDS, Grade, Verdict
@@ -38,23 +38,23 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(stages, "load_model", refuse)
-    monkeypatch.setattr(stages, "load_pair", refuse)
+    monkeypatch.setattr(generation, "load_model", refuse)
+    monkeypatch.setattr(tracing, "load_pair", refuse)
 
 
 def finish(run: Run, config: RunConfig, **options: bool) -> None:
     """All stages behind `generate`."""
     with run.lock():
         stages.grade(run, config, **options)
-        stages.trace(run, config, **options)
+        tracing.trace(run, config, **options)
         stages.score(run, config)
 
 
 def test_jobs_come_by_problem_then_sample_with_keys_of_their_own() -> None:
     config = small_config("seed=7", "sampling.temperature=0.5")
     generator = config.generator_presets()[0]
-    problems = [p for name in config.benchmark_names() for p in stages.load_benchmark(name)[:2]]
-    jobs = stages.plan_jobs(config, generator, problems)
+    problems = [p for name in config.benchmark_names() for p in generation.load_benchmark(name)[:2]]
+    jobs = generation.plan_jobs(config, generator, problems)
     assert [(job.problem, job.sample) for job in jobs] == [(p, s) for p in problems for s in (0, 1)]
     assert len({job.key for job in jobs}) == len(jobs) == 8
     assert {(job.generator, job.sampling.seed, job.sampling.temperature) for job in jobs} == {
@@ -66,7 +66,7 @@ def test_generated_trajectories_belong_to_their_problems(tmp_path: Path) -> None
     config = small_config("limit=1", "sampling.max_length=110", "generate.batch_size=3")
     run = Run.create_or_open(tmp_path)
     with run.lock():
-        stages.generate(run, config)
+        generation.generate(run, config)
     tokenizer = load_tokenizer(GENERATOR)
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
     assert len(problems) == 2
@@ -96,7 +96,7 @@ def test_a_finished_run_needs_no_model_and_stays_as_it_is(
     no_models(monkeypatch)
     capsys.readouterr()
     with run.lock():
-        stages.generate(run, config)
+        generation.generate(run, config)
     finish(run, config)
     assert contents(run) == before
     said = capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_rows_of_a_lost_shard_are_made_again(tmp_path: Path) -> None:
         shards = sorted(table.folder.iterdir())
         shards[0].unlink()
     with run.lock():
-        stages.generate(run, config)
+        generation.generate(run, config)
     finish(run, config)
     after = contents(run)
     assert {name: sorted(rows) for name, rows in after.items() if name != "confidences"} == {
@@ -145,7 +145,7 @@ def test_rows_made_otherwise_are_not_mixed(
     no_models(monkeypatch)
     before = contents(run)
     with pytest.raises(StoreError, match="another configuration") as caught, run.lock():
-        stages.generate(run, small_config(override))
+        generation.generate(run, small_config(override))
     assert difference in caught.value.what
     assert contents(run) == before
 
@@ -159,7 +159,7 @@ def test_traces_of_other_numbers_are_not_mixed(tmp_path: Path) -> None:
     finish(run, config)
     section = config.trace.model_copy(update={"dtype": "bfloat16"})
     with pytest.raises(StoreError, match=r'"float32" -> "bfloat16"'), run.lock():
-        stages.trace(run, config.model_copy(update={"trace": section}))
+        tracing.trace(run, config.model_copy(update={"trace": section}))
 
 
 def test_further_pairs_are_traced_beside_the_scored_one_and_change_no_score(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_one_pair_is_let_go_before_the_next_is_loaded(
     config = small_config(*ONE_RESPONSE, "trace.also=[{auxiliary: divtok/tiny-1.6m}]")
     run = write_responses(tmp_path, config, RIGHT_OR_WRONG)
     loaded: list[weakref.ref[Any]] = []
-    real = stages.load_pair
+    real = tracing.load_pair
 
     def watched(*arguments: Any, **options: Any) -> Any:
         gc.collect()
@@ -197,7 +197,7 @@ def test_one_pair_is_let_go_before_the_next_is_loaded(
         loaded.append(weakref.ref(pair.q.head.weight))
         return pair
 
-    monkeypatch.setattr(stages, "load_pair", watched)
+    monkeypatch.setattr(tracing, "load_pair", watched)
     finish(run, config)
     assert len(loaded) == 2
 
@@ -219,12 +219,12 @@ def test_only_the_pair_that_failed_is_traced_again(
     with run.lock():
         run.traces.replace(failed)
     asked: list[str] = []
-    real = stages.load_pair
+    real = tracing.load_pair
     monkeypatch.setattr(
-        stages, "load_pair", lambda p, q, **options: asked.append(q) or real(p, q, **options)
+        tracing, "load_pair", lambda p, q, **options: asked.append(q) or real(p, q, **options)
     )
     with run.lock():
-        stages.trace(run, config, retry_failed=True)
+        tracing.trace(run, config, retry_failed=True)
     assert asked == ["divtok/tiny-1.6m"]
     assert {t.status for t in run.traces.read()} == {"ok"}
 
@@ -248,14 +248,14 @@ def test_an_attempt_that_sampled_nothing_binds_nobody(
     def unreadable(*_: Any, **__: Any) -> None:
         raise ModelError("The model cannot be read.")
 
-    monkeypatch.setattr(stages, "load_model", unreadable)
+    monkeypatch.setattr(generation, "load_model", unreadable)
     run = Run.create_or_open(tmp_path)
     with pytest.raises(ModelError), run.lock():
-        stages.generate(run, small_config("seed=1", "limit=3"))
+        generation.generate(run, small_config("seed=1", "limit=3"))
     assert len(run.problems.read()) == 6
     run = write_responses(tmp_path, small_config("seed=2", "limit=1"), RIGHT_OR_WRONG)
     assert [p.id for p in run.problems.read()] == [
-        stages.load_benchmark(name)[0].id for name in ("arith-easy", "arith-medium")
+        generation.load_benchmark(name)[0].id for name in ("arith-easy", "arith-medium")
     ]
     manifest = run.manifest()
     assert manifest is not None
@@ -347,7 +347,7 @@ def test_retrying_redoes_the_undecided_and_the_failed_alone(
 
 def test_stages_ask_for_the_one_before(tmp_path: Path) -> None:
     run = Run.create_or_open(tmp_path)
-    for stage in (stages.grade, stages.trace):
+    for stage in (stages.grade, tracing.trace):
         with pytest.raises(DataError, match="no trajectories yet"), run.lock():
             stage(run, small_config())
 
@@ -355,7 +355,7 @@ def test_stages_ask_for_the_one_before(tmp_path: Path) -> None:
 def test_an_unknown_generator_leaves_no_manifest(tmp_path: Path) -> None:
     run = Run.create_or_open(tmp_path)
     with pytest.raises(UsageError, match="tiny-5m"), run.lock():
-        stages.generate(run, small_config("generators=['divtok/tiny-5m']"))
+        generation.generate(run, small_config("generators=['divtok/tiny-5m']"))
     assert run.manifest() is None
 
 
@@ -385,5 +385,5 @@ def test_each_model_of_a_pair_is_asked_for_its_type_where_it_runs(
     config = load_config(
         None, ["generators=['divtok/tiny-0.5m']", "trace.device=cpu", "trace.q_device=cuda:1"]
     )
-    stages._pair_identity(config, "divtok/tiny-0.5m", "divtok/tiny-0.3m")
+    tracing._pair_identity(config, "divtok/tiny-0.5m", "divtok/tiny-0.3m")
     assert asked == {"divtok/tiny-0.5m": "cpu", "divtok/tiny-0.3m": "cuda:1"}

@@ -28,14 +28,14 @@ def gather(
     score.estimators=... to choose others; the run remembers them.
     """
     from divtok.config import to_yaml
-    from divtok.pipeline import evidence, results, stages
+    from divtok.pipeline import evidence, results, tracing
     from divtok.pipeline.choices import check_choices
 
     store = open_run(run)
     config = results.stored_config(store, overrides or [])
     check_choices(config)
     with store.lock():
-        stages.trace(store, config, retry_failed=retry_failed)
+        tracing.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)
         store.write_config(to_yaml(config))
     leave_if_failed(store)

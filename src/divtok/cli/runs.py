@@ -78,14 +78,14 @@ def generate(
     device_map: DeviceMapOption = None,
 ) -> None:
     """Sample trajectories into a new run, or the missing ones of an old run."""
-    from divtok.pipeline import stages
+    from divtok.pipeline import generation
 
     config = config_from(
         arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
     )
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     with store.lock():
-        stages.generate(store, config)
+        generation.generate(store, config)
 
 
 def grade(run: RunArgument, retry_failed: RetryOption = False) -> None:
@@ -104,7 +104,7 @@ def trace(
     retry_failed: RetryOption = False,
 ) -> None:
     """Teacher-force a run's trajectories through each pair and keep the divergences."""
-    from divtok.pipeline import results, stages
+    from divtok.pipeline import results, tracing
     from divtok.pipeline.choices import check_choices
 
     store = open_run(run)
@@ -113,7 +113,7 @@ def trace(
     )
     check_choices(config)
     with store.lock():
-        stages.trace(store, config, retry_failed=retry_failed)
+        tracing.trace(store, config, retry_failed=retry_failed)
     leave_if_failed(store)
 
 

@@ -1,115 +1,25 @@
-"""From problems to confidences: each stage reads one table of a run and writes the next.
+"""From trajectories to grades, and from traces to confidences.
 
-Every stage resumes: it asks the store which rows are there and makes only the missing ones. Batches
-are planned over all rows, not over the missing ones, so an interrupted run ends with exactly the
-rows of an uninterrupted one. Confidences are cheap and are made anew each time.
+Both read one table of a run and write the next. Grading resumes: it makes only the missing rows.
+Confidences are cheap and are made anew each time.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
-from divtok.config import RunConfig, TraceSection, resolve, to_yaml
+from divtok.config import RunConfig
 from divtok.errors import NothingScoredError
-from divtok.families import Generator
-from divtok.generate.engine import Job, generate_batch
 from divtok.grade import grade_trajectories
-from divtok.models import load_model, pick_place
-from divtok.pipeline.choices import chosen_estimators, needed_evidence
-from divtok.pipeline.common import (
-    as_read_by,
-    check_section,
-    chunks,
-    digest_of,
-    dtype_of,
-    load_options,
-    packs_of,
-    scored_pairs,
-    stored_questions,
-    stored_readings,
-    stored_trajectories,
-)
+from divtok.pipeline.choices import chosen_estimators
+from divtok.pipeline.common import chunks, scored_pairs, stored_trajectories
 from divtok.pipeline.evidence import collect
-from divtok.problems.benchmarks import load_benchmark, problems_digest
 from divtok.progress import say, track
-from divtok.records import (
-    Confidence,
-    Problem,
-    Reading,
-    Reply,
-    Scalar,
-    StepRewards,
-    Trace,
-    Trajectory,
-    Verdict,
-)
+from divtok.records import Confidence, Reading, Reply, Scalar, StepRewards, Trace, Verdict
 from divtok.score import Estimator, bind_parameters, score_evidence
 from divtok.store.run import Run
-from divtok.store.schema import Key
-from divtok.trace.extras import Extras, ProjectedHead, Read
-from divtok.trace.models import find_head
-from divtok.trace.pair import load_pair
-from divtok.trace.projection import Projection
 
 GRADES_PER_SHARD = 256
-COMPILE_FROM_TOKENS = 2_000_000
-
-
-def prepare(run: Run, config: RunConfig) -> list[Problem]:
-    """Load the benchmarks, check that the run fits this config, and keep the problems."""
-    problems: list[Problem] = []
-    digests: dict[str, str] = {}
-    for name in config.benchmark_names():
-        file = config.benchmark_files.get(name)
-        loaded = load_benchmark(
-            name,
-            file=None if file is None else Path(file),
-            limit=config.limit,
-            subset_seed=config.subset_seed,
-        )
-        digests[name] = problems_digest(loaded)
-        problems += loaded
-    identity = _generation_identity(config)
-    check_section(run, run.trajectories.keys(), "problems", {"benchmarks": digests})
-    check_section(run, run.trajectories.keys(), "generate", identity)
-    if not run.trajectories.keys() or not run.problems.keys():
-        run.problems.replace(problems)
-    run.write_config(to_yaml(resolve(config)))
-    return problems
-
-
-def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Problem]) -> list[Job]:
-    """All trajectories of one generator, in a fixed order."""
-    sampling = config.sampling_for(generator)
-    return [
-        Job(problem, sample, generator.model, config.protocol, sampling)
-        for problem in problems
-        for sample in range(config.samples_for(generator, problem.benchmark))
-    ]
-
-
-def generate(run: Run, config: RunConfig) -> None:
-    """problems -> trajectories"""
-    problems = prepare(run, config)
-    present = run.trajectories.keys()
-    for generator in config.generator_presets():
-        jobs = plan_jobs(config, generator, problems)
-        batches = list(chunks(jobs, config.generate.batch_size))
-        missing = [b for b in batches if any((job.key,) not in present for job in b)]
-        done = len(jobs) - sum(len(b) for b in missing)
-        with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
-            if not missing:
-                continue
-            loaded = load_model(
-                generator.model, **load_options(config, config.generate, generator.model)
-            )
-            for batch in missing:
-                made = generate_batch(loaded, batch)
-                run.trajectories.append([t for t in made if (t.key,) not in present])
-                advance(len(batch))
 
 
 def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
@@ -129,62 +39,6 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         for shard in chunks(grades, GRADES_PER_SHARD):
             run.grades.append(shard)
             advance(len(shard))
-
-
-def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
-    """trajectories -> traces, and the chains and projected readings that come with them"""
-    trajectories = stored_trajectories(run)
-    questions = stored_questions(run)
-    needed = needed_evidence(config)
-    _check_pairs(run, config)
-    if "projected" in needed:
-        projected = stored_readings(run, projected=True)
-        check_section(run, projected, "projected", _projection_identity(config))
-    present = _Present.of(run, retry_failed=retry_failed)
-    for generator, (p, q) in _readers(config):
-        scored = (p, q) == config.pair_for(generator)
-        rows = [t for t in trajectories if t.generator == generator.model]
-        if p != generator.model:
-            rows = as_read_by(p, rows, questions, config)
-        base = config.base_for(generator) if scored and "projected" in needed else None
-        wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
-        _trace_pair(run, config, generator, rows, wanted, present)
-
-
-def _trace_pair(
-    run: Run,
-    config: RunConfig,
-    generator: Generator,
-    rows: Sequence[Trajectory],
-    wanted: _Wanted,
-    present: _Present,
-) -> None:
-    """What is missing under one pair; its models are let go before the next pair's are loaded."""
-    section, p, q = config.trace, wanted.p, wanted.q
-    batches = packs_of(rows, section)
-    missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
-    done = len(rows) - sum(len(b) for b in missing)
-    readers = q if p == generator.model else f"{p} and {q}"
-    with track(f"trace {generator.model} with {readers}", total=len(rows), done=done) as advance:
-        if not missing:
-            return
-        pair = load_pair(
-            p,
-            q,
-            p_revision=config.revisions.get(p),
-            q_revision=config.revisions.get(q),
-            dtype=section.dtype,
-            p_device=section.device,
-            q_device=section.q_device or section.device,
-            device_map=section.device_map,
-            compile_trunks=_worth_compiling(section, missing),
-        )
-        extras = Extras(wanted.chain, _projected_head(config, generator, wanted.base))
-        budget = section.budget()
-        for batch in missing:
-            reads = pair.read_batch(batch, budget=budget, extras=extras)
-            _keep(run, reads, batch, present)
-            advance(len(batch))
 
 
 def score(run: Run, config: RunConfig) -> None:
@@ -237,71 +91,6 @@ def failed_rows(run: Run) -> list[str]:
     return reasons
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a pass over a generator's trajectories is to leave in the tables."""
-
-    p: str
-    q: str
-    chain: bool
-    base: str | None  # whose output layer reads the projected states
-
-
-@dataclass(slots=True)
-class _Present:
-    """The rows that are there and need not be made again."""
-
-    traces: set[Key]
-    chains: set[Key]
-    readings: set[Key]
-
-    @classmethod
-    def of(cls, run: Run, *, retry_failed: bool) -> _Present:
-        found = cls(run.traces.keys(), run.chains.keys(), run.readings.keys())
-        if retry_failed:
-            again = {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
-            found.traces -= again
-            # Chains and projected readings come with the traces of p; other readings do not.
-            found.chains -= {(key, p) for key, p, _ in again}
-            failed = {key for key, _, _ in again}
-            found.readings = {
-                key for key in found.readings if key[2] != "projected" or key[0] not in failed
-            }
-        return found
-
-    def lacks(self, key: str, wanted: _Wanted) -> bool:
-        return (
-            (key, wanted.p, wanted.q) not in self.traces
-            or (wanted.chain and (key, wanted.p) not in self.chains)
-            or (wanted.base is not None and (key, wanted.base, "projected") not in self.readings)
-        )
-
-
-def _keep(run: Run, reads: Sequence[Read], batch: Sequence[Trajectory], present: _Present) -> None:
-    """Store what is new; what comes with a trace first, so that a trace means all of it."""
-    chains = [r.chain for r in reads if r.chain is not None]
-    projected = [r.projected for r in reads if r.projected is not None]
-    traces = [
-        replace(read.trace, retokenized=trajectory.retokenized)
-        for read, trajectory in zip(reads, batch, strict=True)
-    ]
-    run.chains.append([c for c in chains if (c.key, c.model) not in present.chains])
-    run.readings.append([r for r in projected if (r.key, r.model, r.kind) not in present.readings])
-    run.traces.append([t for t in traces if (t.key, t.p, t.q) not in present.traces])
-
-
-def _projected_head(
-    config: RunConfig, generator: Generator, base: str | None
-) -> ProjectedHead | None:
-    if base is None:
-        return None
-    section = config.trace
-    projection = Projection.load(config.projections[generator.model])
-    # Only the output layer is kept of the base model.
-    head = find_head(load_model(base, **load_options(config, section, base)))
-    return ProjectedHead(projection.to(head.weight.device), head)
-
-
 def _parameters(spec: Estimator, config: RunConfig, traces: Sequence[Trace]) -> dict[str, Scalar]:
     """The estimator's parameters, learned from these traces where it learns any."""
     given = config.estimator_parameters()
@@ -310,63 +99,3 @@ def _parameters(spec: Estimator, config: RunConfig, traces: Sequence[Trace]) -> 
     if not traces:
         return {}  # nothing to learn from, and nothing to score
     return bind_parameters(spec, {**given, **spec.fit(traces)})
-
-
-def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajectory]]) -> bool:
-    """Compiling costs some ten seconds, which a long job on a GPU earns back."""
-    if section.compile != "auto":
-        return section.compile == "always"
-    tokens = sum(len(t.prompt_ids) + len(t.token_ids) for batch in batches for t in batch)
-    place, _ = pick_place(section.device, section.device_map)
-    return place.type == "cuda" and tokens >= COMPILE_FROM_TOKENS
-
-
-def _generation_identity(config: RunConfig) -> dict[str, object]:
-    """What trajectories depend on: a resume with anything of it changed is refused."""
-    generators = config.generator_presets()
-    return {
-        "seed": config.seed,
-        "protocol": config.protocol,
-        "dtype": {g.model: dtype_of(config, config.generate, g.model) for g in generators},
-        "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
-        "samples": {
-            g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
-            for g in generators
-        },
-        "models": {g.model: digest_of(config, g.model) for g in generators},
-    }
-
-
-def _readers(config: RunConfig) -> list[tuple[Generator, tuple[str, str]]]:
-    """Each generator with each pair that reads its trajectories."""
-    return [(g, pair) for g in config.generator_presets() for pair in config.pairs_for(g)]
-
-
-def _check_pairs(run: Run, config: RunConfig) -> None:
-    """Each pair answers for its own traces, so that one more pair can come later."""
-    traces, chains = run.traces.keys(), run.chains.keys()
-    for p, q in dict.fromkeys(pair for _, pair in _readers(config)):
-        rows = {key for key in traces if key[1:] == (p, q)} | {key for key in chains if key[1] == p}
-        check_section(run, rows, f"trace {p} {q}", _pair_identity(config, p, q))
-
-
-def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
-    """The weights, and what each model really runs in: rows of a GPU and a CPU do not mix."""
-    section = config.trace
-    return {
-        "models": {ref: digest_of(config, ref) for ref in (p, q)},
-        "dtype": {
-            p: dtype_of(config, section, p),
-            q: dtype_of(config, section, q, device=section.q_device),
-        },
-    }
-
-
-def _projection_identity(config: RunConfig) -> dict[str, object]:
-    files = {name: Path(file).read_bytes() for name, file in config.projections.items()}
-    bases = {g.model: config.base_for(g) for g in config.generator_presets()}
-    return {
-        "files": {name: hashlib.sha256(data).hexdigest()[:16] for name, data in files.items()},
-        "bases": bases,
-        "models": {base: digest_of(config, base) for base in bases.values() if base},
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divtok.config import RunConfig, resolve, to_yaml
-from divtok.pipeline import evidence, stages
+from divtok.pipeline import evidence, generation, stages, tracing
 from divtok.pipeline.choices import check_choices
 from divtok.store.run import Run
 
@@ -20,8 +20,8 @@ def run_stages(
         if sampled:
             store.write_config(to_yaml(resolve(config)))
         else:
-            stages.generate(store, config)
+            generation.generate(store, config)
         stages.grade(store, config, retry_failed=retry_failed)
-        stages.trace(store, config, retry_failed=retry_failed)
+        tracing.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)
         stages.score(store, config)
