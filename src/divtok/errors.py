@@ -45,6 +45,10 @@ class ModelError(DivtokError):
     """A model or tokenizer cannot be loaded, or two of them do not fit together."""
 
 
+class ServerError(DivtokError):
+    """A server cannot be reached, refuses what it is asked, or gives answers not to be trusted."""
+
+
 class ResourceError(DivtokError):
     """The machine has too little memory for what was asked."""
 

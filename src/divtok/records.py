@@ -19,9 +19,11 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float32]
 Scalar = float | int | str | bool
 
-FinishReason = Literal["stop", "length"]
+# "unknown": it came from elsewhere without a word on how it ended. "failed": there is no response.
+FinishReason = Literal["stop", "length", "unknown", "failed"]
 TraceStatus = Literal["ok", "empty", "too_long", "nonfinite"]
-ReadingKind = Literal["base_chat", "base_plain", "projected"]
+ReadingKind = Literal["base_chat", "base_plain", "projected", "sampled"]
+CallPurpose = Literal["response", "reply"]
 
 # The per-token arrays of a trace, in storage order. Units are part of the names or given in Trace.
 PER_TOKEN_FIELDS = (
@@ -36,7 +38,7 @@ PER_TOKEN_FIELDS = (
 
 # What estimators may need beside a trace; each is one of the records below. Gathering them costs
 # other models or further answers, so a run gathers only what its estimators name.
-EVIDENCE = ("chain", "base", "projected", "rewards", "statement", "relevance")
+EVIDENCE = ("chain", "base", "projected", "sampled", "rewards", "statement", "relevance")
 
 
 class Verdict(StrEnum):
@@ -77,7 +79,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """The sampled tokens of one response. Written once, never changed again."""
+    """The sampled tokens of one response. Written once, never changed again.
+
+    Both lists of ids are empty where the generator gave its text alone. `sampling` is None where it
+    is not known how the response was sampled. A response that could not be had keeps its row: its
+    finish reason is "failed", its text is empty and `reason` says what happened.
+    """
 
     key: str
     problem_id: str
@@ -89,12 +96,38 @@ class Trajectory:
     text: str
     finish_reason: FinishReason
     protocol: str
-    sampling: Sampling
+    sampling: Sampling | None
     retokenized: bool = False  # True where the ids come from text, not from the generator
+    reason: str | None = None
 
     @property
     def truncated(self) -> bool:
         return self.finish_reason == "length"
+
+    @property
+    def failed(self) -> bool:
+        return self.finish_reason == "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What it took to get one answer from a server. `reason` is set where none was got.
+
+    `setbacks` says in order why earlier attempts came to nothing. Tokens and cost are None where
+    the server did not count or no prices are known; the key that was sent is in no field.
+    """
+
+    key: str
+    purpose: CallPurpose
+    server: str
+    model: str  # as the server calls it
+    attempts: int
+    setbacks: tuple[str, ...]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost: float | None
+    seconds: float
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +147,9 @@ class Trace:
     Arrays have shape [T], T the number of response tokens. `jsd_bits` is in bits; log-probs,
     entropies and both KLs are in nats. Where `status` is not "ok" the arrays are empty and
     `reason` says what happened.
+
+    Where `exact` is False the divergences are known within bounds only: `jsd_low_bits` and
+    `jsd_high_bits` enclose each, `jsd_bits` is their middle, and entropies and KLs are NaN.
 
     `answer_start`:`answer_stop` are the tokens that overlap the final answer's content (None where
     there is no answer), and tokens from `turn_end` on close the turn. Both stay in the arrays;
@@ -135,10 +171,12 @@ class Trace:
     turn_end: int
     dropped_mass_p: float  # largest probability mass cut off with the unshared vocabulary tail
     dropped_mass_q: float
-    exact: bool = True  # False where the numbers are bounds, not values
+    exact: bool = True
     retokenized: bool = False  # True where p's tokenizer made the ids, from the response's text
     status: TraceStatus = "ok"
     reason: str | None = None
+    jsd_low_bits: FloatArray | None = None  # None where `exact`
+    jsd_high_bits: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.jsd_bits)
@@ -173,8 +211,9 @@ class Reading:
     """Log-probabilities [T] in nats that one more model gives to the response tokens.
 
     The paired base model read the chat prompt ("base_chat") or the bare question ("base_plain"), or
-    its output layer read the generator's hidden states through an affine map ("projected"). Where
-    `reason` is set the array is empty.
+    its output layer read the generator's hidden states through an affine map ("projected"), or the
+    generator's server reported them while it sampled ("sampled"). Where `reason` is set the array
+    is empty.
     """
 
     key: str
@@ -243,6 +282,7 @@ class Evidence:
     chain: Chain | None = None
     base: Reading | None = None
     projected: Reading | None = None
+    sampled: Reading | None = None
     rewards: StepRewards | None = None
     statement: Statement | None = None
     relevance: Relevance | None = None
@@ -250,13 +290,19 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """One estimator's value for one trajectory; None always comes with a reason."""
+    """One estimator's value for one trajectory; None always comes with a reason.
+
+    Where the trace gives bounds only, the value an exact trace would give lies between `low` and
+    `high`; both are None where the trace is exact.
+    """
 
     key: str
     estimator: str
     params: Mapping[str, Scalar]
     value: float | None
     reason: str | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +346,7 @@ class Evaluation:
 
 
 def trajectory_key(
-    problem: Problem, *, generator: str, protocol: str, sampling: Sampling, sample: int
+    problem: Problem, *, generator: str, protocol: str, sampling: Sampling | None, sample: int
 ) -> str:
     """The stable name of one trajectory: it joins every table and makes resume exact.
 
@@ -312,7 +358,7 @@ def trajectory_key(
         problem.question,
         generator,
         protocol,
-        asdict(sampling),
+        None if sampling is None else asdict(sampling),
         sample,
     ]
     canonical = json.dumps(identity, sort_keys=True, ensure_ascii=True, separators=(",", ":"))

@@ -79,7 +79,14 @@ def _list_slices(array: ArrowColumn) -> list[np.ndarray[Any, Any]]:
     return rows
 
 
-def _encode_floats(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _list_slices_or_none(array: ArrowColumn) -> list[np.ndarray[Any, Any] | None]:
+    valid = array.is_valid().to_pylist()
+    return [row if there else None for row, there in zip(_list_slices(array), valid, strict=True)]
+
+
+def _encode_floats(value: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
+    if value is None:
+        return None
     if value.dtype != np.float32 or value.ndim != 1:
         raise TypeError(f"expected float32 of shape [T], got {value.dtype} {value.shape}")
     return value
@@ -87,10 +94,16 @@ def _encode_floats(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _pack_floats(values: list[Any], kind: ArrowType) -> ArrowColumn:
     """A list column from arrays of shape [T], without a Python object per token."""
-    offsets = np.cumsum([0, *(len(value) for value in values)], dtype=np.int64)
-    joined = np.concatenate([np.empty(0, np.float32), *values])
+    there = [value is not None for value in values]
+    rows = [value for value in values if value is not None]
+    lengths = [0 if value is None else len(value) for value in values]
+    offsets = np.cumsum([0, *lengths], dtype=np.int64)
+    joined = np.concatenate([np.empty(0, np.float32), *rows])
+    absent = None if all(there) else pa.array([not t for t in there])
     # A cast that checks: beyond int32 it raises instead of wrapping round.
-    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), pa.array(joined), type=kind)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets).cast(pa.int32()), pa.array(joined), type=kind, mask=absent
+    )
 
 
 def _decode_ids(array: ArrowColumn) -> list[tuple[int, ...]]:
@@ -112,8 +125,12 @@ def _encode_struct(value: Sampling | Interval | None) -> dict[str, Any] | None:
     return None if value is None else asdict(value)
 
 
-def _decode_sampling(array: ArrowColumn) -> list[Sampling]:
-    return [Sampling(**row) for row in array.to_pylist()]
+def _decode_sampling(array: ArrowColumn) -> list[Sampling | None]:
+    return [None if row is None else Sampling(**row) for row in array.to_pylist()]
+
+
+def _decode_texts(array: ArrowColumn) -> list[tuple[str, ...]]:
+    return [tuple(row) for row in array.to_pylist()]
 
 
 def _decode_interval(array: ArrowColumn) -> list[Interval | None]:
@@ -160,21 +177,26 @@ def ids(name: str) -> Column:
     return Column(name, _list_of(pa.int32()), decode=_decode_ids)
 
 
-def floats(name: str, *, unit: str) -> Column:
+def texts(name: str) -> Column:
+    return Column(name, _list_of(pa.string()), decode=_decode_texts)
+
+
+def floats(name: str, *, unit: str, nullable: bool = False) -> Column:
     """A row of float32 numbers, such as one for each token."""
     return Column(
         name,
         _list_of(pa.float32()),
+        nullable,
         unit=unit,
         encode=_encode_floats,
-        decode=_list_slices,
+        decode=_list_slices_or_none if nullable else _list_slices,
         pack=_pack_floats,
         repetitive=False,
     )
 
 
-def per_token(name: str) -> Column:
-    return floats(name, unit="bits" if name.endswith("_bits") else "nats")
+def per_token(name: str, *, nullable: bool = False) -> Column:
+    return floats(name, unit="bits" if name.endswith("_bits") else "nats", nullable=nullable)
 
 
 def mapping(name: str) -> Column:
@@ -199,7 +221,7 @@ def sampling(name: str) -> Column:
         pa.field("max_length", pa.int64(), nullable=False),
         pa.field("seed", pa.int64(), nullable=False),
     ]
-    return Column(name, pa.struct(fields), encode=_encode_struct, decode=_decode_sampling)
+    return Column(name, pa.struct(fields), True, encode=_encode_struct, decode=_decode_sampling)
 
 
 def verdict(name: str) -> Column:

@@ -15,6 +15,7 @@ from typing import Any
 
 from divtok.errors import StoreError, UsageError, did_you_mean
 from divtok.records import (
+    Call,
     Chain,
     Confidence,
     Evaluation,
@@ -49,6 +50,7 @@ class Run:
         self.trajectories: Table[Trajectory] = Table(
             path / "trajectories", schema.TRAJECTORIES, check
         )
+        self.calls: Table[Call] = Table(path / "calls", schema.CALLS, check)
         self.grades: Table[Grade] = Table(path / "grades", schema.GRADES, check)
         self.traces: Table[Trace] = Table(path / "traces", schema.TRACES, check)
         self.replies: Table[Reply] = Table(path / "replies", schema.REPLIES, check)
@@ -99,6 +101,7 @@ class Run:
         return (
             self.problems,
             self.trajectories,
+            self.calls,
             self.grades,
             self.replies,
             self.traces,

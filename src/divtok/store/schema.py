@@ -18,6 +18,8 @@ import pyarrow as pa
 from divtok.errors import StoreError
 from divtok.records import (
     PER_TOKEN_FIELDS,
+    Call,
+    CallPurpose,
     Chain,
     Confidence,
     Evaluation,
@@ -50,6 +52,7 @@ from divtok.store.columns import (
     per_token,
     sampling,
     text,
+    texts,
     verdict,
     whole,
 )
@@ -101,21 +104,40 @@ class Layout(Generic[R]):
         ]
 
     def differences(self, found: ArrowSchema) -> list[str]:
-        """How a file's schema departs from this one; empty where the file can be read."""
-        stored, ours = _tags(found), _tags(self.schema)
-        if stored != ours:
+        """How a file's schema departs from this one; empty where the file can be read.
+
+        A file of an earlier version may lack optional columns and require what is optional now.
+        """
+        ours = self._as_in(found.names)
+        if _tags(found) != _tags(ours):
+            stored, expected = _tags(found), _tags(ours)
             return [
-                f"{name} is {stored.get(name, 'absent')}, expected {ours.get(name, 'absent')}"
-                for name in sorted(stored.keys() | ours.keys())
-                if stored.get(name) != ours.get(name)
+                f"{name} is {stored.get(name, 'absent')}, expected {expected.get(name, 'absent')}"
+                for name in sorted(stored.keys() | expected.keys())
+                if stored.get(name) != expected.get(name)
             ]
-        if found.names != self.schema.names:
-            return [f"columns are {found.names}, expected {self.schema.names}"]
+        if found.names != ours.names:
+            return [f"columns are {found.names}, expected {ours.names}"]
         return [
             f"column {mine.name} is {_describe(theirs)}, expected {_describe(mine)}"
-            for theirs, mine in zip(found, self.schema, strict=True)
-            if _describe(theirs) != _describe(mine)
+            for theirs, mine in zip(found, ours, strict=True)
+            if _describe(theirs) not in (_describe(mine), _describe(mine.with_nullable(False)))
         ]
+
+    def completed(self, table: ArrowTable) -> ArrowTable:
+        """A table with some or all columns of this layout, in its present schema.
+
+        Optional columns that an earlier version did not write are added, empty.
+        """
+        for column in self.columns:
+            if column.nullable and column.name not in table.column_names:
+                table = table.append_column(column.field(), pa.nulls(len(table), column.type))
+        return table.select(self.schema.names).cast(self.schema)
+
+    def _as_in(self, names: Sequence[str]) -> ArrowSchema:
+        """This schema without the optional columns that are not among the names."""
+        columns = [c for c in self.columns if not c.nullable or c.name in names]
+        return Layout(self.name, self.record, self.key, tuple(columns)).schema
 
     def _column_array(self, column: Column, records: Sequence[R]) -> ArrowColumn:
         values = [getattr(record, column.name) for record in records]
@@ -178,6 +200,26 @@ TRAJECTORIES = Layout(
         text("protocol"),
         sampling("sampling"),
         flag("retokenized"),
+        text("reason", nullable=True),
+    ),
+)
+
+CALLS = Layout(
+    "calls",
+    Call,
+    ("key", "purpose"),
+    (
+        text("key"),
+        choice("purpose", get_args(CallPurpose)),
+        text("server"),
+        text("model"),
+        whole("attempts"),
+        texts("setbacks"),
+        whole("prompt_tokens", nullable=True),
+        whole("completion_tokens", nullable=True),
+        number("cost", nullable=True),
+        number("seconds", unit="seconds"),
+        text("reason", nullable=True),
     ),
 )
 
@@ -211,6 +253,8 @@ TRACES = Layout(
         flag("retokenized"),
         choice("status", get_args(TraceStatus)),
         text("reason", nullable=True),
+        per_token("jsd_low_bits", nullable=True),
+        per_token("jsd_high_bits", nullable=True),
     ),
 )
 
@@ -288,6 +332,8 @@ CONFIDENCES = Layout(
         mapping("params"),
         number("value", nullable=True),
         text("reason", nullable=True),
+        number("low", nullable=True),
+        number("high", nullable=True),
     ),
 )
 

@@ -212,7 +212,8 @@ class Table(Generic[R]):
             differences = self.layout.differences(file.schema_arrow)
             if not differences:
                 # A thread of Arrow's may still hold `data` when Python ends, and then aborts it.
-                return file.read(columns, use_threads=False)
+                table = file.read(columns, use_threads=False)
+                return table if columns is not None else self.layout.completed(table)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(shard, str(error)) from error
         raise StoreError(
