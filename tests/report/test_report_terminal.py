@@ -150,3 +150,13 @@ def test_a_wide_table_is_cut_into_parts_and_no_figure_is_shortened(width):
         assert f"{10 + i}.0" in table
     assert table.count("continued") == (0 if width == 200 else table.count("Generator") - 1)
     assert max(map(len, table.splitlines())) <= max(width, 40)
+
+
+@pytest.mark.parametrize("width", range(40, 90))
+def test_a_long_section_name_counts_where_columns_are_cut(width):
+    found = [
+        evaluation(name, benchmark="a_benchmark_with_a_name", generator="g")
+        for name in ("nsl", "mean_prob", "entropy", "dtc_lin", "dtc_prod")
+    ]
+    text = printed(rich_table(metric_table(found, "ece"), width=width), width=width)
+    assert "…" not in text

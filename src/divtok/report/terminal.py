@@ -128,6 +128,8 @@ def _width(table: Table, i: int) -> int:
     heading = visible(table.columns[i].label)
     words = [heading] if table.columns[i].kind == "text" else heading.split()
     cells = [_cell(table, row, i) for row in table.rows]
+    if i == 0:  # where the names of sections stand too
+        cells += [visible(row.section) for row in table.rows if row.section is not None]
     return 2 + max(map(len, [*words, *cells]))
 
 
