@@ -1,0 +1,156 @@
+"""The verb import: trajectories that other tools made, into a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
+from divtok.errors import UsageError
+from divtok.progress import say
+from divtok.store.run import Run
+
+if TYPE_CHECKING:
+    from divtok.pipeline.imports import ImportedFile
+
+
+class FileFormat(StrEnum):
+    JSONL = "jsonl"
+    LM_EVAL = "lm-eval"
+    INSPECT = "inspect"
+    OPENAI_BATCH = "openai-batch"
+
+
+class StatedProtocol(StrEnum):
+    COT = "cot"
+    VERBALIZED = "verbalized"
+    VERBALIZED_TOP2 = "verbalized_top2"
+    VERBALIZED_DISTRIBUTION = "verbalized_distribution"
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
+    file_format: Annotated[FileFormat, typer.Option("--format", help="What wrote the files.")],
+    out: OutOption = None,
+    name: NameOption = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="FIELD=COLUMN",
+            help="Where a field stands, as in question=doc.text; an empty column: nowhere. Fields: "
+            "question, response, answer, id, sample, generator, finish_reason, benchmark.",
+        ),
+    ] = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option("--problems", help="JSONL with id, problem and answer, joined by id."),
+    ] = None,
+    requests: Annotated[
+        Path | None, typer.Option("--requests", help="Request file of an OpenAI batch.")
+    ] = None,
+    generator: Annotated[
+        str | None, typer.Option("--generator", help="Model that wrote the responses.")
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="Name of the set of problems.")
+    ] = None,
+    protocol: Annotated[
+        StatedProtocol, typer.Option("--protocol", help="How the generator was asked.")
+    ] = StatedProtocol.COT,
+    family: FamilyOption = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Set bad rows aside instead of stopping.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring trajectories that other tools made into a run, to be scored.
+
+    The same command again changes nothing; other files add to the run.
+    """
+    from divtok.imports import ImportOptions
+    from divtok.imports.columns import parse_columns
+    from divtok.pipeline.imports import import_files
+
+    if name is None and out is None:
+        raise UsageError("The import needs a run.", next_step="Give --name NAME or --out FOLDER.")
+    for text in (generator, benchmark):
+        if text is not None and not text.strip():
+            raise UsageError("--generator or --benchmark is empty.", next_step="Give a name.")
+    options = ImportOptions(
+        format=file_format.value,
+        columns=parse_columns(column or []),
+        generator=generator,
+        benchmark=benchmark,
+        protocol=protocol.value,
+        problems=problems,
+        requests=requests,
+        skip_bad=skip_bad,
+    )
+    store = Run.create_or_open(run_folder(name, out, default=""))
+    with store.lock():
+        found = import_files(store, files, options, family=family)
+    _say_notes(store, found)
+    summary = _summary(store)
+    if as_json:
+        rows = [dataclasses.asdict(file) for file in found]
+        print(json.dumps({"files": rows, "run": summary}, indent=2))
+    else:
+        _print(store, found, summary)
+
+
+def _summary(store: Run) -> dict[str, Any]:
+    """What the run holds now."""
+    trajectories, problems = store.trajectories.read(), store.problems.read()
+    return {
+        "trajectories": len(trajectories),
+        "problems": len(problems),
+        "gold_answers": sum(problem.answer is not None for problem in problems),
+        "generators": dict(Counter(t.generator for t in trajectories)),
+        "benchmarks": dict(Counter(t.benchmark for t in trajectories)),
+        "finish_reasons": dict(Counter(t.finish_reason for t in trajectories)),
+    }
+
+
+def _say_notes(store: Run, found: list[ImportedFile]) -> None:
+    from divtok.pipeline.imports import BAD_ROWS_FILE
+    from divtok.report.text import visible
+
+    for file in found:
+        for note in file.notes:
+            say(f"import: {visible(note)}")
+        if file.set_aside and not file.already:
+            say(
+                f"import: {file.set_aside} of {file.rows} rows of {visible(file.name)} were set "
+                f"aside; why stands in {store.path / BAD_ROWS_FILE}"
+            )
+
+
+def _print(store: Run, found: list[ImportedFile], summary: dict[str, Any]) -> None:
+    from divtok.report.text import visible
+
+    def listed(counts: dict[str, int]) -> str:
+        return ", ".join(f"{visible(name)} ({count})" for name, count in counts.items())
+
+    for file in found:
+        if file.already:
+            print(f"{visible(file.name)}: was imported before, nothing changed")
+            continue
+        parts = [f"{file.rows} rows", f"{file.trajectories} trajectories"]
+        parts += [f"{file.repeated} there already"] if file.repeated else []
+        parts += [f"{file.set_aside} set aside"] if file.set_aside else []
+        print(f"{visible(file.name)}: {', '.join(parts)}")
+    known, problems = summary["gold_answers"], summary["problems"]
+    print(f"run: {store.path}")
+    print(f"trajectories: {summary['trajectories']}, ended by {listed(summary['finish_reasons'])}")
+    print(f"problems: {problems}, of which {known} have a gold answer")
+    print(f"benchmarks: {listed(summary['benchmarks'])}")
+    print(f"generators: {listed(summary['generators'])}")
+    print(f"next: divtok score {shlex.quote(str(store.path))} --pair P Q")

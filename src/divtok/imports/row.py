@@ -1,0 +1,143 @@
+"""What every reader yields, and the checks that hold for a value of any format.
+
+Knows no format. A value that breaks a rule is a `DataError` that says where it stands.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from divtok.errors import DataError
+from divtok.records import FinishReason
+
+LARGEST_SAMPLE = 2**31 - 1
+LONGEST_REASON = 300
+
+# What tools and servers call the two endings that matter; any other word is "unknown".
+_FINISH_REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One response as a file has it. None stands for what the file does not say.
+
+    A response that could not be had is a row, too: its finish reason is "failed", its response is
+    empty and `reason` says what happened.
+    """
+
+    where: str  # "FILE, line N" or "FILE, member M"
+    response: str
+    finish_reason: FinishReason = "unknown"
+    reason: str | None = None
+    question: str | None = None
+    answer: str | None = None  # the gold answer
+    problem_id: str | None = None
+    benchmark: str | None = None
+    generator: str | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that breaks a rule, set aside with the reason."""
+
+    where: str
+    why: str
+
+
+def finish_reason_of(word: Any) -> FinishReason:
+    """ "stop" or "length" under whichever name; "unknown" for anything else, or nothing."""
+    return _FINISH_REASONS.get(word, "unknown") if isinstance(word, str) else "unknown"
+
+
+def checked_text(value: Any, name: str, where: str) -> str:
+    """A text that can be stored and encoded; it may be empty."""
+    if not isinstance(value, str):
+        raise DataError(
+            f"{where}: '{name}' is {'missing' if value is None else 'not text'}.",
+            next_step="Put it right, or set such rows aside with --skip-bad.",
+        )
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        raise DataError(
+            f"{where}: '{name}' holds a NUL or a lone surrogate.",
+            next_step="Remove it, or set such rows aside with --skip-bad.",
+        )
+    return value
+
+
+def checked_name(value: Any, name: str, where: str) -> str:
+    """A text or whole number that names something, so it is never empty."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    text = checked_text(value, name, where)
+    if not text.strip():
+        raise DataError(
+            f"{where}: '{name}' is empty.",
+            next_step="Put it right, or set such rows aside with --skip-bad.",
+        )
+    return text
+
+
+def gold_answer(value: Any, where: str) -> str | None:
+    """The gold answer as text; None where there is none, never the text "nan"."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and math.isfinite(value):
+        value = str(value)
+    if not isinstance(value, str):
+        raise DataError(
+            f"{where}: the gold answer is neither text nor a finite number.",
+            next_step="Name another column (--column answer=COLUMN), or none (--column answer=).",
+        )
+    return checked_text(value, "answer", where) if value.strip() else None
+
+
+def sample_number(value: Any, where: str) -> int | None:
+    if value is None:
+        return None
+    if not is_whole(value) or int(value) > LARGEST_SAMPLE:
+        raise DataError(
+            f"{where}: 'sample' is not a whole number from 0 to {LARGEST_SAMPLE}.",
+            next_step="Name another column (--column sample=COLUMN), or none (--column sample=), "
+            "and samples are counted in order of appearance.",
+        )
+    return int(value)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number from 0 on, or its plain digits."""
+    if isinstance(value, str):
+        return value.isascii() and value.isdigit() and len(value) <= 10
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def failure_reason(text: Any, otherwise: str) -> str:
+    """Why there is no response, on one line and in printable characters."""
+    plain = " ".join(text.split()) if isinstance(text, str) else ""
+    return shown(plain, LONGEST_REASON) or otherwise
+
+
+def shown(text: str, longest: int = 80) -> str:
+    """A file's own text as it may stand in a message: nothing in it acts on a terminal."""
+    printable = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:longest]
+    )
+    return printable if len(text) <= longest else printable + "..."
+
+
+def with_reasoning(reasoning: str, text: str) -> str:
+    """One response from two parts that a server gave apart: a blank line stands between them."""
+    return "\n\n".join(part for part in (reasoning, text) if part)
