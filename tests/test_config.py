@@ -356,7 +356,7 @@ TREES = st.fixed_dictionaries(
 
 
 @given(tree=TREES)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_config_survives_its_own_yaml(tmp_path_factory: Any, tree: dict[str, Any]) -> None:
     config = parse_config(tree, source="the test")
     path = tmp_path_factory.mktemp("config") / "config.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,15 +61,24 @@ def test_the_page_on_the_paper_names_every_recipe():
 def test_the_configuration_page_names_every_key():
     from divtok.config import RunConfig, Section
 
+    def leaves(section: type[Section], prefix: str = "") -> Iterator[str]:
+        for name, field in section.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from leaves(kind, f"{prefix}{name}.")
+            else:
+                yield prefix + name
+
     text = (REFERENCE / "config.md").read_text(encoding="utf-8")
-    for name, field in RunConfig.model_fields.items():
-        kind = field.annotation
-        if not (isinstance(kind, type) and issubclass(kind, Section)):
-            assert f"`{name}`" in text, name
-            continue
-        cells = re.findall(rf"^\| (`{name}\..*?) \|", text, flags=re.MULTILINE)
-        named = {key for cell in cells for key in re.findall(r"\.(\w+)`", cell)}
-        assert named == set(kind.model_fields), name
+    named: set[str] = set()
+    for cell in re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE):
+        parent = ""
+        for key in re.findall(r"`([\w.]+)`", cell):
+            # A key that begins with a dot stands in the section of the one before it.
+            full = parent + key if key.startswith(".") else key
+            parent = full.rpartition(".")[0]
+            named.add(full)
+    assert named == set(leaves(RunConfig))
 
 
 def test_the_run_folder_page_names_every_table(tmp_path: Path):

@@ -65,7 +65,7 @@ def test_the_papers_white_box_families(
     for generator in family.generators:
         assert generator.sampling == Sampling(0.6, 0.95, None, 0.0, 8192, 0)
         assert [generator.samples[benchmark] for benchmark in WHITE_BOX] == [8, 64, 64, 64]
-        assert family.pair_for(generator.model) == (generator.model, auxiliary)
+        assert family.pair_for(generator) == (generator.model, auxiliary)
 
 
 def test_the_papers_black_box_family() -> None:
@@ -80,7 +80,7 @@ def test_the_papers_black_box_family() -> None:
     assert family.benchmarks == CONTESTS
     for generator, samples in zip(family.generators, (64, 64, 32), strict=True):
         assert [generator.samples[benchmark] for benchmark in CONTESTS] == [samples] * 4
-        assert family.pair_for(generator.model) == (
+        assert family.pair_for(generator) == (
             "Qwen/Qwen2.5-7B-Instruct",
             "Qwen/Qwen2.5-1.5B-Instruct",
         )

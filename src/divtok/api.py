@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from divtok.errors import NothingScoredError, UsageError
+from divtok.evaluate.certified import count_bounds
 from divtok.families import FAMILIES, theta_for
 from divtok.models import DType
 from divtok.problems.encode import prompt_ids, response_ids
-from divtok.records import Evidence, Scalar, Trace
+from divtok.records import Evidence, Scalar, Trace, Trajectory
 from divtok.score import (
     ESTIMATORS,
     Estimator,
@@ -25,10 +26,11 @@ from divtok.score import (
 )
 from divtok.score.dtc import divergent_count, divergent_tokens
 from divtok.trace.batches import Row
-from divtok.trace.extras import Extras
+from divtok.trace.extras import Extras, Read
 from divtok.trace.pair import Pair
 from divtok.trace.pair import load_pair as load_models
 from divtok.trace.spans import token_texts
+from divtok.trace.topk.server_pair import ServerPair
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +56,9 @@ class Result:
     params: Mapping[str, Scalar]
     theta: float
     trace: Trace
+    # Where servers gave bounds only: what value and count certainly lie between.
+    bounds: tuple[float, float] | None = None
+    count_bounds: tuple[int, int] | None = None
 
     def _repr_html_(self) -> str:
         from divtok.report.terminal import html_tokens
@@ -93,7 +98,7 @@ def load_pair(
             )
         family = FAMILIES[p]
         theta = family.theta
-        p, q = family.pair_for(family.generators[0].model)
+        p, q = family.pair_for(family.generators[0])
     pair = load_models(
         p,
         q,
@@ -111,7 +116,7 @@ def confidence(
     question: str,
     response: str,
     *,
-    pair: Pair,
+    pair: Pair | ServerPair,
     theta: float | None = None,
     estimator: str = "dtc_lin",
     **parameters: Scalar,
@@ -126,7 +131,8 @@ def confidence(
     if not response.strip():
         raise NothingScoredError("The response cannot be scored: there is no text in it.")
     if theta is None:
-        theta = theta_for(pair.p.name, pair.q.name) if pair.theta is None else pair.theta
+        preset = pair.theta if isinstance(pair, Pair) else None
+        theta = theta_for(pair.p.name, pair.q.name) if preset is None else preset
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
     spec = ESTIMATORS.get(estimator)
     _check_evidence(spec)
@@ -146,8 +152,8 @@ def confidence(
     ids = response_ids(tokenizer, response)
     asked = np.array(prompt_ids(tokenizer, question), dtype=np.int64)
     row = Row("", asked, np.array(ids, dtype=np.int64), response)
-    read = pair.read_row(row, extras=Extras(chain="chain" in spec.evidence))
-    trace = read.trace
+    read = _read(pair, row, spec)
+    trace = replace(read.trace, retokenized=True)
     scored = score_evidence(spec, trace.key, trace, Evidence(chain=read.chain), bound)
     if scored.value is None:
         raise NothingScoredError(
@@ -162,7 +168,19 @@ def confidence(
         params=bound,
         theta=theta,
         trace=trace,
+        bounds=None if scored.low is None or scored.high is None else (scored.low, scored.high),
+        count_bounds=None if trace.exact else count_bounds(trace, theta=theta),
     )
+
+
+def _read(pair: Pair | ServerPair, row: Row, spec: Estimator) -> Read:
+    if isinstance(pair, Pair):
+        return pair.read_row(row, extras=Extras(chain="chain" in spec.evidence))
+    asked, ids = tuple(row.prompt_ids.tolist()), tuple(row.token_ids.tolist())
+    trajectory = Trajectory(
+        row.key, "", "", 0, "", asked, ids, row.text or "", "unknown", row.protocol, None
+    )
+    return Read(pair.trace_batch([trajectory])[0])
 
 
 def _check_evidence(spec: Estimator) -> None:
@@ -182,11 +200,13 @@ def _check_inputs(question: object, response: object, pair: object) -> None:
             raise UsageError(f"The {name} is not a text but {type(value).__name__}.")
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise UsageError(f"The {name} holds a lone surrogate, which is no character.")
-    if not isinstance(pair, Pair):
+    if not isinstance(pair, Pair | ServerPair):
         raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
 
 
-def _tokens(pair: Pair, ids: tuple[int, ...], trace: Trace, theta: float) -> tuple[Token, ...]:
+def _tokens(
+    pair: Pair | ServerPair, ids: tuple[int, ...], trace: Trace, theta: float
+) -> tuple[Token, ...]:
     texts = token_texts(pair.p.tokenizer, ids)
     divergent = divergent_tokens(trace, theta=theta)
     return tuple(

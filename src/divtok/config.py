@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -28,14 +29,26 @@ from divtok.families import FAMILIES, Family, Generator, get_family
 from divtok.models import DType
 from divtok.problems.prompts import Protocol
 from divtok.records import Sampling, Scalar
+from divtok.servers.settings import ServerSettings
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 MAX_CONFIG_BYTES = 1_000_000
 # Sections whose keys are names of benchmarks or models.
-_NAMED = ("benchmark_files", "revisions", "bases", "projections")
+_NAMED = (
+    *("benchmark_files", "revisions", "bases", "projections"),
+    *("servers", "served_names", "tokenizers"),
+)
+
+Engine = Literal["transformers", "vllm", "api", "imported"]
+# Their generators have no weights here, so any name will do.
+FOREIGN_ENGINES: tuple[Engine, ...] = ("api", "imported")
+TokenLimitField = Literal["max_tokens", "max_completion_tokens"]
+Form = Literal["auto", "prompt_logprobs", "echo"]
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Names = Annotated[list[str], Field(min_length=1)]
 
 
@@ -44,9 +57,10 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_values(cls, value: Any) -> Any:
+    def _no_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
         """YAML reads `yes` and `on` as true, which would then pass for the number 1."""
-        if isinstance(value, bool):
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation is not bool:
             raise PydanticCustomError("truth_value", "input should not be true or false")
         return value
 
@@ -61,7 +75,53 @@ class SamplingSection(Section):
     max_length: Positive | None = None
 
 
+class CallsSection(Section):
+    """How patient to be with a server."""
+
+    key_variable: str = "OPENAI_API_KEY"  # the environment variable that holds the key
+    concurrency: Positive = 8
+    max_attempts: Positive = 6
+    timeout_s: Seconds = 300.0  # one attempt
+    deadline_s: Seconds = 1800.0  # one answer, with all attempts and waits
+    first_wait_s: Seconds = 1.0  # before the second attempt; doubles up to max_wait_s
+    max_wait_s: Seconds = 60.0
+
+    def settings(self, base_url: str) -> ServerSettings:
+        return ServerSettings(
+            base_url,
+            key_variable=self.key_variable,
+            concurrency=self.concurrency,
+            max_attempts=self.max_attempts,
+            timeout_s=self.timeout_s,
+            deadline_s=self.deadline_s,
+            first_wait_s=self.first_wait_s,
+            max_wait_s=self.max_wait_s,
+        )
+
+
+class ApiSection(CallsSection):
+    """Generating through chat completions, where generate.engine is api."""
+
+    base_url: str | None = None
+    token_limit_field: TokenLimitField = "max_tokens"
+    token_ids: bool = False  # ask for them, in vLLM's way
+    logprobs: bool = False  # ask for those of the sampled tokens
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])  # sent with each request
+    prompt_price: Price | None = None  # of a million tokens
+    completion_price: Price | None = None
+
+
+class VllmSection(Section):
+    """Generating with vLLM, where generate.engine is vllm."""
+
+    tensor_parallel: Positive = 1  # GPUs that share each layer
+    gpu_memory: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # left out: vLLM's own
+
+
 class GenerateSection(Section):
+    engine: Engine = "transformers"
+    api: ApiSection = ApiSection()
+    vllm: VllmSection = VllmSection()
     batch_size: Positive = 128
     dtype: DType = "auto"
     device: str | None = None
@@ -78,6 +138,13 @@ class PairSection(Section):
     auxiliary: str | None = None  # q; left out: the family's
 
 
+class TopKSection(CallsSection):
+    """Reading through servers, for models that `servers` names."""
+
+    top_k: Positive = 20  # log-probs to ask for at each token
+    form: Form = "auto"  # how a server is asked for them
+
+
 class TraceSection(PairSection):
     also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
     max_batch_tokens: Positive = DEFAULT_TOKENS
@@ -88,6 +155,7 @@ class TraceSection(PairSection):
     q_device: str | None = None  # left out: where p is
     device_map: str | None = None  # spreads both models over all GPUs instead
     compile: Literal["auto", "always", "never"] = "auto"
+    server: TopKSection = TopKSection()
 
     def budget(self) -> Budget:
         """What tracing may hold at once, as a fresh value: it shrinks when memory runs out."""
@@ -148,6 +216,9 @@ class RunConfig(Section):
     revisions: dict[str, str] = Field(default_factory=dict)  # model -> hub revision
     bases: dict[str, str] = Field(default_factory=dict)  # generator -> base, over the family's
     projections: dict[str, str] = Field(default_factory=dict)  # generator -> file
+    servers: dict[str, str] = Field(default_factory=dict)  # model -> base URL of who reads with it
+    served_names: dict[str, str] = Field(default_factory=dict)  # model -> its name on its server
+    tokenizers: dict[str, str] = Field(default_factory=dict)  # model on a server -> its tokenizer
     sampling: SamplingSection = SamplingSection()
     generate: GenerateSection = GenerateSection()
     grade: GradeSection = GradeSection()
@@ -175,7 +246,8 @@ class RunConfig(Section):
         family = self.preset
         if self.generators is None:
             return list(family.generators)
-        return [family.generator(model) for model in self.generators]
+        foreign = self.generate.engine in FOREIGN_ENGINES
+        return [family.generator(model, foreign=foreign) for model in self.generators]
 
     def sampling_for(self, generator: Generator) -> Sampling:
         given = self.sampling.model_dump(exclude_none=True)
@@ -206,7 +278,7 @@ class RunConfig(Section):
         return list(dict.fromkeys([self.pair_for(generator), *others]))
 
     def _pair(self, generator: Generator, section: PairSection) -> tuple[str, str]:
-        p, q = self.preset.pair_for(generator.model)
+        p, q = self.preset.pair_for(generator)
         return section.reader or p, section.auxiliary or q
 
     def base_for(self, generator: Generator) -> str | None:

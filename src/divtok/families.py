@@ -25,11 +25,15 @@ class Generator:
     sampling: Sampling
     samples: Mapping[str, int]  # per problem, by benchmark
     base: str | None = None  # the checkpoint it was post-trained from
+    foreign: bool = False  # there are only its texts: it cannot read them itself
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`reader` is None in white-box families: there p is the generator itself."""
+    """`reader` is None in white-box families: there p is the generator itself.
+
+    What a foreign generator wrote is then read by the family's smallest generator.
+    """
 
     name: str
     summary: str
@@ -41,10 +45,16 @@ class Family:
     prm: str | None = "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B"
     benchmarks: tuple[str, ...] = field(default=())
 
-    def generator(self, model: str) -> Generator:
+    def generator(self, model: str, *, foreign: bool = False) -> Generator:
+        """A generator by name; with `foreign`, any other name too, for one without weights here."""
         for generator in self.generators:
             if generator.model == model:
                 return generator
+        if foreign:
+            first = self.generators[0]
+            # Settings of one model's own card are not passed on to another.
+            sampling = replace(first.sampling, top_k=None, presence_penalty=0.0)
+            return replace(first, model=model, sampling=sampling, base=None, foreign=True)
         if Path(model).exists():  # a local copy or a model of one's own, sampled like the first
             return replace(self.generators[0], model=model, base=None)
         models = [generator.model for generator in self.generators]
@@ -53,9 +63,10 @@ class Family:
             next_step=did_you_mean(model, models),
         )
 
-    def pair_for(self, model: str) -> tuple[str, str]:
+    def pair_for(self, generator: Generator) -> tuple[str, str]:
         """(p, q) for a generator's trajectories: with itself, or two auxiliaries."""
-        return self.reader or model, self.auxiliary
+        own = self.generators[0].model if generator.foreign else generator.model
+        return self.reader or own, self.auxiliary
 
 
 def get_family(name: str) -> Family:
@@ -68,7 +79,7 @@ def theta_for(p: str, q: str) -> float:
     """The theta of the family that pairs these two models, white-box families first."""
     for family in FAMILIES.values():
         if family.auxiliary == q and any(
-            family.pair_for(generator.model) == (p, q) for generator in family.generators
+            family.pair_for(generator) == (p, q) for generator in family.generators
         ):
             return family.theta
     raise UsageError(

@@ -21,7 +21,7 @@ Scalar = float | int | str | bool
 
 # "unknown": it came from elsewhere without a word on how it ended. "failed": there is no response.
 FinishReason = Literal["stop", "length", "unknown", "failed"]
-TraceStatus = Literal["ok", "empty", "too_long", "nonfinite"]
+TraceStatus = Literal["ok", "empty", "too_long", "nonfinite", "failed"]
 ReadingKind = Literal["base_chat", "base_plain", "projected", "sampled"]
 CallPurpose = Literal["response", "reply"]
 
@@ -39,6 +39,9 @@ PER_TOKEN_FIELDS = (
 # What estimators may need beside a trace; each is one of the records below. Gathering them costs
 # other models or further answers, so a run gathers only what its estimators name.
 EVIDENCE = ("chain", "base", "projected", "sampled", "rewards", "statement", "relevance")
+
+# The reason of a grade where there is no gold answer to hold a response against.
+GOLD_MISSING = "gold_missing"
 
 
 class Verdict(StrEnum):

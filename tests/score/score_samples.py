@@ -65,6 +65,7 @@ EVIDENCE_OF_ALL_KINDS = Evidence(
     chain=Chain("k", "p", (0, 2), (2,)),
     base=Reading("k", "base", "base_chat", numbers(-0.1, -0.2, -0.3)),
     projected=Reading("k", "base", "projected", numbers(-0.3, -0.2, -0.1)),
+    sampled=Reading("k", "g", "sampled", numbers(-0.2, -0.4, 0.0)),
     rewards=StepRewards("k", "prm", numbers(0.25, 0.5, 0.75)),
     statement=Statement(0.75),
     relevance=Relevance("k", "file", numbers(0.5, 0.0, 0.5)),

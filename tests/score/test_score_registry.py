@@ -66,6 +66,8 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "relevance": ("logprob_p", "relevance"),
         "basecal": ("base",),
         "basecal_proj": ("projected",),
+        "sampled_nsl": ("sampled",),
+        "sampled_mean_prob": ("sampled",),
         "uqac_attn": ("logprob_p", "chain"),
         "uqac_sim": ("logprob_p", "chain"),
         "uqac_mean": ("logprob_p", "chain"),

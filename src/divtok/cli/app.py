@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import check, demo, evidence, listing, paper, runs, sweep
+from divtok.cli import (
+    check,
+    confidence,
+    demo,
+    evidence,
+    imports,
+    listing,
+    paper,
+    runs,
+    scoring,
+    sweep,
+)
 
 app = typer.Typer(
     name="divtok",
@@ -21,12 +32,14 @@ app.command("generate")(runs.generate)
 app.command("grade")(runs.grade)
 app.command("trace")(runs.trace)
 app.command("gather")(evidence.gather)
-app.command("score")(runs.score)
+app.command("score")(scoring.score)
 app.command("evaluate")(runs.evaluate)
 app.command("sweep")(sweep.sweep)
 app.command("report")(runs.report)
 app.command("fit")(runs.fit)
 app.command("fit-projection")(evidence.fit_projection)
+app.command("import")(imports.import_)
+app.command("confidence")(confidence.confidence)
 app.command("paper")(paper.paper)
 app.command("ls")(listing.ls)
 app.command("check")(check.check)

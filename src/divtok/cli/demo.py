@@ -10,7 +10,7 @@ import typer
 from divtok.cli.options import LimitOption, config_from
 from divtok.cli.runs import (
     leave_if_failed,
-    print_near_theta,
+    print_notes,
     print_tables,
     report_results,
 )
@@ -44,7 +44,7 @@ def demo(
     say("")
     _show_examples(store, config)
     print_tables(found.evaluations, config)
-    print_near_theta(found)
+    print_notes(found)
     _explain(found.evaluations, config, store)
     leave_if_failed(store)
 

@@ -37,6 +37,14 @@ DTypeOption = Annotated[
 DeviceMapOption = Annotated[
     str | None, typer.Option("--device-map", help="Spread each model over all GPUs: auto, ...")
 ]
+PairOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--pair", metavar="P Q", help="The two models that read, the larger one first."),
+]
+BaseUrlOption = Annotated[
+    str | None,
+    typer.Option("--base-url", help="Generate through the OpenAI-compatible server there."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 RetryOption = Annotated[
     bool, typer.Option("--retry-failed", help="Redo the rows that failed before.")
@@ -51,6 +59,7 @@ def config_from(
     seed: int | None = None,
     dtype: str | None = None,
     device_map: str | None = None,
+    base_url: str | None = None,
 ) -> RunConfig:
     """A file (if the first argument is one) with overrides, the named options on top."""
     given = list(arguments or [])
@@ -60,6 +69,8 @@ def config_from(
     named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
     for section in ("generate", "trace"):
         named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
+    if base_url is not None:
+        named |= {"generate.engine": "api", "generate.api.base_url": base_url}
     return load_config(path, given + overridden(**named))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import (
+    BaseUrlOption,
     ConfigArguments,
     DeviceMapOption,
     DTypeOption,
@@ -27,7 +28,7 @@ from divtok.cli.options import (
     overridden,
     run_folder,
 )
-from divtok.config import RunConfig, to_yaml
+from divtok.config import RunConfig
 from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.families import get_family
@@ -50,19 +51,26 @@ def run(
     seed: SeedOption = None,
     dtype: DTypeOption = None,
     device_map: DeviceMapOption = None,
+    base_url: BaseUrlOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
     """Everything from generate to report, resuming what is there."""
     from divtok.pipeline.whole import run_stages
 
     config = config_from(
-        arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
+        arguments,
+        family=family,
+        limit=limit,
+        seed=seed,
+        dtype=dtype,
+        device_map=device_map,
+        base_url=base_url,
     )
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     run_stages(store, config, retry_failed=retry_failed)
     found = report_results(store, config)
     print_tables(found.evaluations, config)
-    print_near_theta(found)
+    print_notes(found)
     say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
 
@@ -76,16 +84,25 @@ def generate(
     seed: SeedOption = None,
     dtype: DTypeOption = None,
     device_map: DeviceMapOption = None,
+    base_url: BaseUrlOption = None,
+    retry_failed: RetryOption = False,
 ) -> None:
     """Sample trajectories into a new run, or the missing ones of an old run."""
     from divtok.pipeline import generation
 
     config = config_from(
-        arguments, family=family, limit=limit, seed=seed, dtype=dtype, device_map=device_map
+        arguments,
+        family=family,
+        limit=limit,
+        seed=seed,
+        dtype=dtype,
+        device_map=device_map,
+        base_url=base_url,
     )
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     with store.lock():
-        generation.generate(store, config)
+        generation.generate(store, config, retry_failed=retry_failed)
+    leave_if_failed(store)
 
 
 def grade(run: RunArgument, retry_failed: RetryOption = False) -> None:
@@ -117,37 +134,6 @@ def trace(
     leave_if_failed(store)
 
 
-def score(
-    run: RunArgument,
-    overrides: OverridesArgument = None,
-    theta: Annotated[
-        float | None, typer.Option("--theta", help="Threshold in bits, instead of the stored one.")
-    ] = None,
-) -> None:
-    """Turn a run's traces into confidences, with every estimator the config asks for.
-
-    What an estimator needs beside the trace must have been gathered.
-    """
-    from divtok.pipeline import results, stages
-    from divtok.score import check_parameter
-
-    store = open_run(run)
-    for override in overrides or []:
-        if not override.startswith("score."):
-            raise UsageError(
-                f"'{override}' changes more than the scores.",
-                next_step=f"Give it to 'divtok gather {run}', which makes what is missing.",
-            )
-    config = results.stored_config(store, overrides or [])
-    if theta is not None:
-        check_parameter("theta", theta)
-        section = config.score.model_copy(update={"theta": theta})
-        config = config.model_copy(update={"score": section})
-    with store.lock():
-        stages.score(store, config)
-        store.write_config(to_yaml(config))
-
-
 def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
     """ECE, AUROC and the rest for every benchmark, generator and estimator of a run."""
     from divtok.pipeline import results
@@ -163,14 +149,26 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
             ]
             for evaluation in found.evaluations
         }
+        certain = {
+            evaluation.generator: [
+                {**dataclasses.asdict(bounds), "share": bounds.share}
+                for bounds in found.certified
+                if bounds.generator == evaluation.generator
+            ]
+            for evaluation in found.evaluations
+        }
         rows = [
-            {**dataclasses.asdict(evaluation), "near_theta": near[evaluation.generator]}
+            {
+                **dataclasses.asdict(evaluation),
+                "near_theta": near[evaluation.generator],
+                "certified": certain[evaluation.generator],
+            }
             for evaluation in found.evaluations
         ]
         print(json.dumps(rows, indent=2, allow_nan=False))
     else:
         print_tables(found.evaluations, config)
-        print_near_theta(found)
+        print_notes(found)
 
 
 def report(run: RunArgument) -> None:
@@ -183,8 +181,13 @@ def report(run: RunArgument) -> None:
 
 
 def fit(
-    family: Annotated[str, typer.Argument(help="The family whose theta is to be chosen.")],
+    family: Annotated[
+        str | None, typer.Argument(help="The family whose theta is to be chosen.")
+    ] = None,
     overrides: OverridesArgument = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Choose it from this run's traces instead.")
+    ] = None,
     name: NameOption = None,
     out: OutOption = None,
     limit: Annotated[int, typer.Option("--limit", help="Problems of the fitting set.")] = 100,
@@ -196,8 +199,26 @@ def fit(
     """Choose theta for a family: the lowest ECE of dtc_lin on its fitting set.
 
     Uses the family's smallest generator on random problems of a set that no table uses, and prints
-    the curve it chose from.
+    the curve it chose from. With --run, the pair of a run that is traced already gets its theta
+    from that run: take one whose problems no table of yours uses.
     """
+    from divtok.pipeline import results
+    from divtok.pipeline.whole import run_stages
+
+    if run is not None:
+        if family is not None or overrides or file is not None:
+            raise UsageError(
+                "--run takes everything from the run.", next_step="Leave out the other arguments."
+            )
+        stored = open_run(run)
+        found = results.fit(stored, results.stored_config(stored))
+        if as_json:
+            print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
+        else:
+            _print_fit(f"the run {run}", found)
+        return
+    if family is None:
+        raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")
     preset = get_family(family)
     preset_overrides = [
         f"family={family}",
@@ -209,9 +230,6 @@ def fit(
     if file is not None:
         preset_overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
     config = config_from([*(overrides or []), *preset_overrides])
-    from divtok.pipeline import results
-    from divtok.pipeline.whole import run_stages
-
     store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
     run_stages(store, config)
     found = results.fit(store, config)
@@ -219,7 +237,8 @@ def fit(
     if as_json:
         print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
     else:
-        _print_fit(family, found, preset.theta)
+        _print_fit(f"the fitting set of '{family}'", found)
+        print(f"the family's preset is {preset.theta:g}")
         say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
 
@@ -237,13 +256,16 @@ def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
         console.print(rich_table(table, width=console.width))
 
 
-def print_near_theta(found: Results) -> None:
-    """How many tokens lie so near theta that rounding decides on them, below the tables."""
+def print_notes(found: Results) -> None:
+    """Below the tables: how many tokens rounding decides on, and how many are certain."""
+    from divtok.report.certified import certified_lines
     from divtok.report.near_theta import near_theta_lines
     from divtok.report.text import visible
 
-    for line in near_theta_lines(found.near_theta):
-        print(textwrap.fill(f"Near theta: {visible(line)}", TEXT_WIDTH))
+    notes = [("Near theta", line) for line in near_theta_lines(found.near_theta)]
+    notes += [("Certified", line) for line in certified_lines(found.certified)]
+    for heading, line in notes:
+        print(textwrap.fill(f"{heading}: {visible(line)}", TEXT_WIDTH))
 
 
 def leave_if_failed(store: Run) -> None:
@@ -271,6 +293,7 @@ def report_results(
             evaluations=found.evaluations,
             groups=found.groups,
             near_theta=found.near_theta,
+            certified=found.certified,
             theta_fits=theta_fits,
             protocol=results.protocol_of(config),
             title=f"Run {store.path.name}",
@@ -278,11 +301,11 @@ def report_results(
     return found
 
 
-def _print_fit(family: str, found: ThetaFit, preset: float) -> None:
+def _print_fit(where: str, found: ThetaFit) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"dtc_lin on the fitting set of '{family}', {found.n} responses")
+    table = Table(title=f"dtc_lin on {where}, {found.n} responses")
     for heading in ("theta (bits)", "ECE %", "AUROC %", "mean count"):
         table.add_column(heading, justify="right")
     for point in found.curve:
@@ -292,6 +315,6 @@ def _print_fit(family: str, found: ThetaFit, preset: float) -> None:
         texts = (form.format(cell) for form, cell in zip(formats, cells, strict=True))
         table.add_row(*texts, style="bold" if chosen else None)
     Console().print(table)
-    print(f"theta = {found.theta:g} (the family's preset is {preset:g})")
+    print(f"theta = {found.theta:g}")
     if found.at_edge:
         print("It lies at the edge of the grid: the best theta may lie beyond it.")

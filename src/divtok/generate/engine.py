@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from divtok.errors import UsageError
-from divtok.generate.decoding import Ask, decode
+from divtok.generate.decoding import Ask, Written, decode
 from divtok.models import LoadedModel
 from divtok.problems.encode import prompt_ids
 from divtok.records import Problem, Sampling, Trajectory, trajectory_key
@@ -43,29 +44,15 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
         raise UsageError(
             "All jobs of a batch must share one sampling.", next_step="Split the batch."
         )
-    asks = [_ask(loaded, job) for job in jobs]
+    asks = [ask_of(loaded.tokenizer, job) for job in jobs]
     written = decode(loaded, asks, sampling)
-    return [
-        Trajectory(
-            key=job.key,
-            problem_id=job.problem.id,
-            benchmark=job.problem.benchmark,
-            sample=job.sample,
-            generator=job.generator,
-            prompt_ids=ask.prompt,
-            token_ids=response.token_ids,
-            text=response.text,
-            finish_reason=response.finish_reason,
-            protocol=job.protocol,
-            sampling=sampling,
-        )
-        for job, ask, response in zip(jobs, asks, written, strict=True)
-    ]
+    return [trajectory_of(*row) for row in zip(jobs, asks, written, strict=True)]
 
 
-def _ask(loaded: LoadedModel, job: Job) -> Ask:
+def ask_of(tokenizer: Any, job: Job) -> Ask:
+    """The prompt of a job, with what its max_length leaves for the response."""
     problem, max_length = job.problem, job.sampling.max_length
-    prompt = prompt_ids(loaded.tokenizer, problem.question, protocol=job.protocol)
+    prompt = prompt_ids(tokenizer, problem.question, protocol=job.protocol)
     if len(prompt) >= max_length:
         raise UsageError(
             f"The prompt of {problem.benchmark} problem '{problem.id}' has {len(prompt)} tokens, "
@@ -73,3 +60,19 @@ def _ask(loaded: LoadedModel, job: Job) -> Ask:
             next_step="Raise sampling.max_length, or leave that problem out.",
         )
     return Ask(job.key, prompt, limit=max_length - len(prompt))
+
+
+def trajectory_of(job: Job, ask: Ask, response: Written) -> Trajectory:
+    return Trajectory(
+        key=job.key,
+        problem_id=job.problem.id,
+        benchmark=job.problem.benchmark,
+        sample=job.sample,
+        generator=job.generator,
+        prompt_ids=ask.prompt,
+        token_ids=response.token_ids,
+        text=response.text,
+        finish_reason=response.finish_reason,
+        protocol=job.protocol,
+        sampling=job.sampling,
+    )

@@ -23,7 +23,6 @@ from divtok.grade.numbers import (
 )
 from divtok.records import Verdict
 
-GOLD_MISSING = "gold_missing"
 ANSWER_BLANK = "answer is blank"
 
 # "(B) 34", "\text{(B)} 34", "B. 34", "B": a choice letter, alone or with the value it stands for.

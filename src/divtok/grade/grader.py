@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from divtok.grade.equivalence import GOLD_MISSING, clean_gold, decide
+from divtok.grade.equivalence import clean_gold, decide
 from divtok.grade.extract import NO_ANSWER_FOUND, extract_answer
 from divtok.grade.judgement import Judgement, undetermined
 from divtok.grade.limits import (
@@ -22,7 +22,7 @@ from divtok.grade.limits import (
     check_time_limit,
     check_workers,
 )
-from divtok.records import Grade, Trajectory, Verdict
+from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict
 
 if TYPE_CHECKING:  # what starts processes is slow to import, and most answers do not need it
     from concurrent.futures import Future
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what starts processes is slow to import, and most answers d
     from divtok.grade.workers import WorkerPool
 
 NO_ANSWER = "no answer given"
+NO_RESPONSE = "no response"
 # Pairs read ahead per worker: enough to keep all busy while one of them runs to its time limit.
 READ_AHEAD = 64
 
@@ -80,7 +81,10 @@ def _grades(
         for trajectory, gold in pairs:
             answer = extract_answer(trajectory.text, trajectory.protocol)
             missing = NO_ANSWER_FOUND[trajectory.protocol]
-            judgement = _start(gold, answer, missing, lambda: pool, time_limit)
+            if trajectory.failed:  # that is not the generator's fault
+                judgement = undetermined(f"{NO_RESPONSE}: {trajectory.reason}")
+            else:
+                judgement = _start(gold, answer, missing, lambda: pool, time_limit)
             waiting.append((trajectory.key, answer, judgement))
             while waiting and (_is_done(waiting[0][2]) or len(waiting) > READ_AHEAD * workers):
                 yield _grade(*waiting.popleft())

@@ -14,7 +14,6 @@ from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.material import Material
-from divtok.paper.planning.model_facts import API_MODELS
 from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
 from divtok.pipeline.choices import chosen_estimators
 from divtok.pipeline.results import stored_config
@@ -52,7 +51,8 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
         if is_finished(store, named) and not retry_failed:
             continue
         say(f"run {number} of {len(runs)}: {named.name}")
-        run_stages(store, named.config, retry_failed=retry_failed, sampled=bool(_api_models(named)))
+        sampled = _is_served(named) and _is_sampled(folder / named.name, named)
+        run_stages(store, named.config, retry_failed=retry_failed, sampled=sampled)
     return made
 
 
@@ -105,17 +105,20 @@ class Unmade:
 
 
 def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[Unmade]:
-    """Known before anything is spent: a generator that only an API serves cannot be sampled."""
+    """Known before anything is spent: a generator behind an API, and no word where that is."""
     return [
         Unmade(
             named.name,
-            f"The run {named.name} needs trajectories of {_api_models(named)[0]}, which is served "
-            "through an API and cannot be sampled by this version of divtok.",
-            f"Put all of them into {folder / named.name}, or choose another recipe; --plan shows "
-            "what each needs.",
+            f"The run {named.name} needs trajectories of {_generator(named)}, which is served "
+            "through an API.",
+            "Say where: generate.api.base_url=URL, its name there with "
+            f"served_names.{_generator(named)}=NAME, and its key in the environment variable "
+            f"{named.config.generate.api.key_variable}; --plan shows what it takes.",
         )
         for named in runs
-        if _api_models(named) and not _is_sampled(folder / named.name, named)
+        if _is_served(named)
+        and named.config.generate.api.base_url is None
+        and not _is_sampled(folder / named.name, named)
     ]
 
 
@@ -134,8 +137,12 @@ def makeable(
     return kept, left_out
 
 
-def _api_models(named: NamedRun) -> list[str]:
-    return [g.model for g in named.config.generator_presets() if g.model in API_MODELS]
+def _is_served(named: NamedRun) -> bool:
+    return named.config.generate.engine == "api"
+
+
+def _generator(named: NamedRun) -> str:
+    return named.config.generator_presets()[0].model
 
 
 def _is_sampled(folder: Path, named: NamedRun) -> bool:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from divtok.config import RunConfig
+from divtok.config import FOREIGN_ENGINES, RunConfig
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import Generator
-from divtok.pipeline.common import digest_of
+from divtok.pipeline.common import digest_of, scored_pairs
 from divtok.score import Estimator, expand_estimators
 from divtok.trace.projection import Projection
 
@@ -24,6 +24,9 @@ def chosen_estimators(config: RunConfig) -> list[Estimator]:
     if names is None:
         # Under the other protocols every response states a confidence, so it costs nothing.
         names = ["trace" if config.protocol == "cot" else "verbalized_protocol"]
+        served = any(p in config.servers for p, _ in scored_pairs(config).values())
+        found = expand_estimators([*names, *ALWAYS_SCORED])
+        return [spec for spec in found if not (served and spec.needs_exact)]
     return expand_estimators([*names, *ALWAYS_SCORED])
 
 
@@ -34,6 +37,7 @@ def needed_evidence(config: RunConfig) -> frozenset[str]:
 
 def check_choices(config: RunConfig) -> None:
     """Refuse what can be known to be wrong before any long work starts."""
+    _check_servers(config)
     _check_evidence(config)
     for ref in models_read(config):
         digest_of(config, ref)  # an error where it is not there
@@ -57,6 +61,29 @@ def check_choices(config: RunConfig) -> None:
                 )
 
 
+def _check_servers(config: RunConfig) -> None:
+    """Refuse half a pair behind a server, and addresses that are none."""
+    for url in config.servers.values():
+        config.trace.server.settings(url)
+    for generator in config.generator_presets():
+        for p, q in config.pairs_for(generator):
+            if (p in config.servers) != (q in config.servers):
+                served, other = (p, q) if p in config.servers else (q, p)
+                raise ConfigError(
+                    f"'{served}' is read through a server and '{other}' is not, but a pair is read "
+                    "in one way.",
+                    next_step=f"Give servers.{other}=URL too, or leave out servers.{served}.",
+                )
+    read = models_read(config)
+    for key, named in (("servers", config.servers), ("tokenizers", config.tokenizers)):
+        for name in named:
+            if name not in read:
+                raise ConfigError(
+                    f"{key} names '{name}', which is not among the models that read.",
+                    next_step=did_you_mean(name, read),
+                )
+
+
 def models_read(config: RunConfig) -> list[str]:
     """Every model that reads the trajectories, once each."""
     needed = needed_evidence(config)
@@ -72,6 +99,7 @@ def models_read(config: RunConfig) -> list[str]:
 def _check_evidence(config: RunConfig) -> None:
     needed = needed_evidence(config)
     generators = config.generator_presets()
+    _check_foreign(config, needed)
     if "base" in needed and not any(config.base_for(generator) for generator in generators):
         raise _lacking(
             config, "base", "no generator has a base model", f"bases.{generators[0].model}=MODEL"
@@ -93,6 +121,30 @@ def _check_evidence(config: RunConfig) -> None:
     if "relevance" in needed and (file is None or not Path(file).is_file()):
         why = "no weights are given" if file is None else f"there is no file '{file}'"
         raise _lacking(config, "relevance", why, "evidence.relevance=FILE")
+
+
+def _check_foreign(config: RunConfig, needed: frozenset[str]) -> None:
+    """Refuse what takes the generator's own weights where there are only its texts."""
+    engine = config.generate.engine
+    if "statement" in needed and config.protocol == "cot" and engine == "imported":
+        raise _lacking(
+            config, "statement", "imported responses cannot be asked about", "other estimators"
+        )
+    if "sampled" in needed and not (engine == "api" and config.generate.api.logprobs):
+        raise _lacking(
+            config,
+            "sampled",
+            "no server was asked for log-probs while it sampled",
+            "generate.engine=api and generate.api.logprobs=true",
+        )
+    for kind in ("base", "projected"):
+        if kind in needed and engine in FOREIGN_ENGINES:
+            raise _lacking(
+                config, kind, "it takes the generator's own tokens and weights", "other estimators"
+            )
+    served = [p for g in config.generator_presets() for p, _ in config.pairs_for(g)]
+    if "chain" in needed and any(p in config.servers for p in served):
+        raise _lacking(config, "chain", "a server tells no attention", "other estimators")
 
 
 def _check_projection(config: RunConfig, generator: Generator) -> None:

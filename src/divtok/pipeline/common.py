@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
-from divtok.config import GenerateSection, RunConfig, TraceSection
+from divtok.config import FOREIGN_ENGINES, GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
-from divtok.models import DType, load_tokenizer, model_digest, resolve_dtype
+from divtok.models import DType, Tokenizer, load_tokenizer, model_digest, resolve_dtype
 from divtok.problems.encode import prompt_ids, response_ids
-from divtok.records import Trajectory
+from divtok.records import ReadingKind, Trajectory
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.schema import Key
 from divtok.trace.packs import plan_packs
 
 T = TypeVar("T")
+
+# In the place of a fingerprint or a number type, of a model that only its server knows.
+SERVED = "served"
 
 
 def stored_trajectories(run: Run) -> list[Trajectory]:
@@ -24,7 +27,7 @@ def stored_trajectories(run: Run) -> list[Trajectory]:
     if not trajectories:
         raise DataError(
             f"The run {run.path} has no trajectories yet.",
-            next_step="Generate some first: divtok run",
+            next_step="Generate some first: divtok run, or bring some: divtok import",
         )
     return trajectories
 
@@ -47,20 +50,27 @@ def as_read_by(
 ) -> list[Trajectory]:
     """Trajectories of another generator in the reader's own tokens and prompt template.
 
-    Ids mean the same only under the same tokenizer; otherwise the text is what they share.
+    Ids mean the same only under the same tokenizer; otherwise the text is what they share. The
+    tokenizer of a generator without weights here is not known, but ids that spell the question and
+    the response in the reader's own tokens are the reader's.
     """
-    tokenizer = load_tokenizer(reader, revision=config.revisions.get(reader))
+    tokenizer = reader_tokenizer(config, reader)
+    foreign = config.generate.engine in FOREIGN_ENGINES
     vocabulary = tokenizer.get_vocab()
     same: dict[str, bool] = {}
     read: list[Trajectory] = []
     for row in rows:
-        if row.generator not in same:
-            own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
-            same[row.generator] = own.get_vocab() == vocabulary
-        if same[row.generator]:
+        question = questions[row.benchmark, row.problem_id]
+        if foreign:
+            kept = spelled_by(tokenizer, row, question)
+        else:
+            if row.generator not in same:
+                own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
+                same[row.generator] = own.get_vocab() == vocabulary
+            kept = same[row.generator]
+        if kept:
             read.append(row)
             continue
-        question = questions[row.benchmark, row.problem_id]
         read.append(
             replace(
                 row,
@@ -70,6 +80,23 @@ def as_read_by(
             )
         )
     return read
+
+
+def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:
+    """Whether a row's ids are this tokenizer's: they spell its text, and its question before it."""
+    if not row.prompt_ids or not row.token_ids:
+        return False
+    if max(*row.prompt_ids, *row.token_ids) >= len(tokenizer):
+        return False
+    response = tokenizer.decode(list(row.token_ids), True, clean_up_tokenization_spaces=False)
+    asked = tokenizer.decode(list(row.prompt_ids), False, clean_up_tokenization_spaces=False)
+    return response == row.text and question.strip() in asked
+
+
+def reader_tokenizer(config: RunConfig, reader: str) -> Any:
+    """The tokenizer of a model that reads; on a server, the one the config names for it."""
+    ref = config.tokenizers.get(reader, reader)
+    return load_tokenizer(ref, revision=config.revisions.get(ref))
 
 
 def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Trajectory]]:
@@ -84,10 +111,9 @@ def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Tra
     return [[rows[index] for index in batch] for batch in plan]
 
 
-def stored_readings(run: Run, *, projected: bool) -> set[Key]:
-    """The keys of the readings that a base model made, or that a projection did."""
-    present = run.readings.keys()
-    return {key for key in present if (key[2] == "projected") == projected}
+def stored_readings(run: Run, *kinds: ReadingKind) -> set[Key]:
+    """The keys of the readings of these kinds."""
+    return {key for key in run.readings.keys() if key[2] in kinds}  # noqa: SIM118 (no dict)
 
 
 def check_section(
@@ -104,6 +130,8 @@ def check_section(
 
 
 def digest_of(config: RunConfig, ref: str) -> str:
+    if ref in config.servers:
+        return SERVED
     return model_digest(ref, revision=config.revisions.get(ref))
 
 
@@ -134,6 +162,8 @@ def dtype_of(
     *,
     device: str | None = None,
 ) -> str:
+    if ref in config.servers:
+        return SERVED
     return resolve_dtype(
         ref,
         section.dtype,

@@ -18,9 +18,11 @@ import numpy as np
 from divtok.config import RunConfig
 from divtok.errors import DataError
 from divtok.families import Generator
+from divtok.generate.api import Replied, reply_all
 from divtok.generate.replies import reply_batch
 from divtok.grade.stated import read_rating, read_stated
 from divtok.models import load_model, load_tokenizer
+from divtok.pipeline.calls import api_options, say_what_calls_took
 from divtok.pipeline.choices import needed_evidence
 from divtok.pipeline.common import (
     check_section,
@@ -29,12 +31,13 @@ from divtok.pipeline.common import (
     dtype_of,
     load_options,
     packs_of,
+    scored_pairs,
     stored_questions,
     stored_readings,
     stored_trajectories,
 )
 from divtok.problems.prompts import CONFIDENCE_QUESTION
-from divtok.progress import track
+from divtok.progress import Advance, track
 from divtok.records import (
     Evidence,
     Reading,
@@ -73,6 +76,9 @@ def gather(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 
 def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> replies: each generator is asked how sure it is."""
+    if config.generate.engine == "api":
+        _ask_servers(run, config, retry_failed=retry_failed)
+        return
     generators = config.generator_presets()
     identity = {
         "question": CONFIDENCE_QUESTION,
@@ -102,6 +108,37 @@ def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         _fill(f"ask {generator.model}", run.replies, batches, present, lambda t: (t.key,), replies)
 
 
+def _ask_servers(run: Run, config: RunConfig, *, retry_failed: bool) -> None:
+    options = api_options(config)
+    identity = {
+        "question": CONFIDENCE_QUESTION,
+        "reply_tokens": config.evidence.reply_tokens,
+        "models": {g.model: options.name_of(g.model) for g in config.generator_presets()},
+    }
+    check_section(run, run.replies.keys(), "replies", identity)
+    questions = stored_questions(run)
+    present = _present(run.replies, retry_failed)
+    for generator, rows in _by_generator(run, config):
+        missing = [t for t in rows if (t.key,) not in present]
+        done = len(rows) - len(missing)
+        with track(f"ask {generator.model}", total=len(rows), done=done) as advance:
+
+            def keep(replied: Sequence[Replied], advance: Advance = advance) -> None:
+                run.calls.append([r.call for r in replied if r.call is not None])
+                run.replies.append([r.reply for r in replied])
+                advance(len(replied))
+
+            if missing:
+                reply_all(
+                    ((t, questions[t.benchmark, t.problem_id]) for t in missing),
+                    options,
+                    max_tokens=config.evidence.reply_tokens,
+                    keep=keep,
+                )
+        if missing:
+            say_what_calls_took(run, "reply", {t.key for t in missing})
+
+
 def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> readings by the base models"""
     bases = {g.model: b for g in config.generator_presets() if (b := config.base_for(g))}
@@ -110,7 +147,7 @@ def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> No
         "dtype": {base: dtype_of(config, config.trace, base) for base in bases.values()},
         "models": {base: digest_of(config, base) for base in bases.values()},
     }
-    check_section(run, stored_readings(run, projected=False), "base", identity)
+    check_section(run, stored_readings(run, "base_chat", "base_plain"), "base", identity)
     questions = stored_questions(run)
     kind = _base_kind(config)
     present = _present(run.readings, retry_failed)
@@ -176,7 +213,13 @@ def reward(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 def weigh(run: Run, config: RunConfig) -> None:
     """A file of weights -> relevance. Cheap, so it is made anew each time."""
     assert config.evidence.relevance is not None  # refused before
+    pairs = scored_pairs(config)
     lengths = {t.key: len(t.token_ids) for t in stored_trajectories(run)}
+    # A response that came as text has its tokens from its reader.
+    generators = {t.key: t.generator for t in stored_trajectories(run)}
+    for trace in run.traces.read():
+        if trace.status == "ok" and (trace.p, trace.q) == pairs.get(generators[trace.key]):
+            lengths[trace.key] = len(trace)
     run.relevance.replace(read_relevance(Path(config.evidence.relevance), lengths))
 
 
@@ -222,7 +265,7 @@ def collect(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]) -> 
     kind = _base_kind(config)
     replies = {r.key: r for r in _rows(run.replies, "statement" in needed)}
     chains = {(c.key, c.model): c for c in _rows(run.chains, "chain" in needed)}
-    wanted = bool(needed & {"base", "projected"})
+    wanted = bool(needed & {"base", "projected", "sampled"})
     readings = {(r.key, r.model, r.kind): r for r in _rows(run.readings, wanted)}
     rewards = {(r.key, r.model): r for r in _rows(run.rewards, "rewards" in needed)}
     relevance = {r.key: r for r in _rows(run.relevance, "relevance" in needed)}
@@ -237,6 +280,7 @@ def collect(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]) -> 
             projected=(
                 readings.get((t.key, base, "projected")) if base else _no_base(t, "projected")
             ),
+            sampled=readings.get((t.key, t.generator, "sampled")),
             rewards=rewards.get((t.key, config.prm or "")),
             statement=_statement(t, replies.get(t.key)) if "statement" in needed else None,
             relevance=relevance.get(t.key),

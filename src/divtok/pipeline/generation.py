@@ -1,24 +1,36 @@
-"""problems -> trajectories: load the problems, plan every response, and sample the missing ones.
+"""problems -> trajectories: load the problems, plan every response, and get the missing ones.
 
+They come from a model that is loaded here, through transformers or vLLM, or from a server.
 Batches are planned over all rows, not over the missing ones, so an interrupted run ends with
 exactly the rows of an uninterrupted one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from divtok.config import RunConfig, resolve, to_yaml
 from divtok.families import Generator
+from divtok.generate.api import Response, respond_all
 from divtok.generate.engine import Job, generate_batch
+from divtok.generate.vllm_engine import load_vllm
 from divtok.models import load_model
-from divtok.pipeline.common import check_section, chunks, digest_of, dtype_of, load_options
+from divtok.pipeline.calls import api_options, say_what_calls_took
+from divtok.pipeline.common import (
+    check_section,
+    chunks,
+    digest_of,
+    dtype_of,
+    load_options,
+    stored_trajectories,
+)
 from divtok.problems.benchmarks import load_benchmark, problems_digest
 from divtok.progress import track
-from divtok.records import Problem
+from divtok.records import Problem, Trajectory
 from divtok.store.run import Run
+from divtok.store.schema import Key
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
@@ -54,38 +66,107 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
     ]
 
 
-def generate(run: Run, config: RunConfig) -> None:
+def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """problems -> trajectories"""
+    if config.generate.engine == "imported":
+        stored_trajectories(run)  # an error where there are none
+        run.write_config(to_yaml(resolve(config)))
+        return
+    if config.generate.engine == "api":
+        api_options(config)  # an error where no server could be asked with them
     problems = prepare(run, config)
     present = run.trajectories.keys()
+    if retry_failed:
+        present -= {(t.key,) for t in run.trajectories.read() if t.failed}
+    make = _ask_server if config.generate.engine == "api" else _sample
     for generator in config.generator_presets():
-        jobs = plan_jobs(config, generator, problems)
-        batches = list(chunks(jobs, config.generate.batch_size))
-        missing = [b for b in batches if any((job.key,) not in present for job in b)]
-        done = len(jobs) - sum(len(b) for b in missing)
-        with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
-            if not missing:
-                continue
-            loaded = load_model(
-                generator.model, **load_options(config, config.generate, generator.model)
-            )
-            for batch in missing:
-                made = generate_batch(loaded, batch)
-                run.trajectories.append([t for t in made if (t.key,) not in present])
-                advance(len(batch))
+        make(run, config, generator, plan_jobs(config, generator, problems), present)
+
+
+def _sample(
+    run: Run, config: RunConfig, generator: Generator, jobs: Sequence[Job], present: set[Key]
+) -> None:
+    """The missing trajectories, from a model that is loaded only if there are any."""
+    batches = list(chunks(jobs, config.generate.batch_size))
+    missing = [b for b in batches if any((job.key,) not in present for job in b)]
+    done = len(jobs) - sum(len(b) for b in missing)
+    with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
+        if not missing:
+            return
+        sample = _load(config, generator)
+        for batch in missing:
+            made = sample(batch)
+            run.trajectories.append([t for t in made if (t.key,) not in present])
+            advance(len(batch))
+
+
+def _load(config: RunConfig, generator: Generator) -> Callable[[Sequence[Job]], list[Trajectory]]:
+    section = config.generate
+    if section.engine == "vllm":
+        engine = load_vllm(
+            generator.model,
+            revision=config.revisions.get(generator.model),
+            dtype=section.dtype,
+            tensor_parallel=section.vllm.tensor_parallel,
+            max_length=config.sampling_for(generator).max_length,
+            gpu_memory=section.vllm.gpu_memory,
+            seed=config.seed,
+        )
+        return engine.generate_batch
+    loaded = load_model(generator.model, **load_options(config, section, generator.model))
+    return lambda batch: generate_batch(loaded, batch)
+
+
+def _ask_server(
+    run: Run, config: RunConfig, generator: Generator, jobs: Sequence[Job], present: set[Key]
+) -> None:
+    """The missing trajectories, from a server; one that could not be had is a row all the same."""
+    missing = [job for job in jobs if (job.key,) not in present]
+    done = len(jobs) - len(missing)
+    with track(f"ask for {generator.model}", total=len(jobs), done=done) as advance:
+
+        def keep(responses: Sequence[Response]) -> None:
+            # What comes with a trajectory first, so that a trajectory means all of it.
+            run.calls.append([response.call for response in responses])
+            run.readings.append([r.sampled for r in responses if r.sampled is not None])
+            run.trajectories.append([response.trajectory for response in responses])
+            advance(len(responses))
+
+        if missing:
+            respond_all(missing, api_options(config), keep=keep)
+    if missing:
+        say_what_calls_took(run, "response", {job.key for job in missing})
 
 
 def _generation_identity(config: RunConfig) -> dict[str, object]:
     """What trajectories depend on: a resume with anything of it changed is refused."""
     generators = config.generator_presets()
-    return {
+    return _engine_identity(config, generators) | {
         "seed": config.seed,
         "protocol": config.protocol,
-        "dtype": {g.model: dtype_of(config, config.generate, g.model) for g in generators},
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
             for g in generators
         },
+    }
+
+
+def _engine_identity(config: RunConfig, generators: Sequence[Generator]) -> dict[str, object]:
+    """The weights, or as much as is known of them: a server tells no more than a name."""
+    section = config.generate
+    if section.engine == "api":
+        options = api_options(config)
+        return {
+            "engine": section.engine,
+            "models": {g.model: options.name_of(g.model) for g in generators},
+            "extra_body": dict(options.extra_body),
+        }
+    # Left out where it is the first engine there was, so that runs made before it was named go on.
+    named: dict[str, object] = (
+        {} if section.engine == "transformers" else {"engine": section.engine}
+    )
+    return named | {
+        "dtype": {g.model: dtype_of(config, section, g.model) for g in generators},
         "models": {g.model: digest_of(config, g.model) for g in generators},
     }

@@ -10,12 +10,23 @@ from dataclasses import dataclass
 
 from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, NothingScoredError, StoreError
+from divtok.evaluate.certified import Certified, certified
 from divtok.evaluate.fit import ThetaFit, fit_theta
 from divtok.evaluate.group import ScoreColumn, ScoredGroup
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.pipeline.common import scored_pairs
-from divtok.records import Confidence, Evaluation, Grade, Problem, Trace, Trajectory, Verdict
+from divtok.progress import say
+from divtok.records import (
+    GOLD_MISSING,
+    Confidence,
+    Evaluation,
+    Grade,
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+)
 from divtok.score import ESTIMATORS
 from divtok.store.run import CONFIG_FILE, Run
 
@@ -38,6 +49,7 @@ class Results:
     groups: list[ScoredGroup]
     evaluations: list[Evaluation]
     near_theta: list[NearTheta]
+    certified: list[Certified]  # where traces have bounds only
 
     def near_theta_of(self, generator: str) -> list[NearTheta]:
         """One for each pair that read the generator's trajectories."""
@@ -64,14 +76,22 @@ def results_of(run: Run, config: RunConfig) -> Results:
     """Everything `evaluate` shows and the report is made of, from one reading of the tables."""
     trajectories = run.trajectories.read()
     groups = _groups(run, trajectories)
+    bounded: list[tuple[str, Trace]] = []
+
+    def exact() -> Iterator[tuple[str, Trace]]:
+        """The exact traces, one shard at a time; the others are few and put aside."""
+        for generator, trace in _scored_traces(run, config, trajectories):
+            if trace.exact:
+                yield generator, trace
+            else:
+                bounded.append((generator, trace))
+
+    near = near_theta(exact(), theta=config.theta, dtypes=_trace_dtypes(run))
     return Results(
         groups=groups,
         evaluations=evaluate_groups(groups, config),
-        near_theta=near_theta(
-            _scored_traces(run, config, trajectories),
-            theta=config.theta,
-            dtypes=_trace_dtypes(run),
-        ),
+        near_theta=near,
+        certified=certified(bounded, theta=config.theta),
     )
 
 
@@ -95,8 +115,28 @@ def _groups(run: Run, trajectories: Sequence[Trajectory]) -> list[ScoredGroup]:
                 f"Trajectory {trajectory.key} of {run.path} has no grade.",
                 next_step=f"Grade it first: divtok grade {run.path}",
             )
-        members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
+        if _can_be_graded(trajectory, grades[trajectory.key]):
+            members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
+    if not members:
+        raise NothingScoredError(
+            f"The run {run.path} has no gold answers, so there is nothing to evaluate against.",
+            next_step="Its confidences are in the table 'confidences'; import it with gold answers "
+            "to evaluate them.",
+        )
+    left_out = len(trajectories) - sum(map(len, members.values()))
+    if left_out:
+        say(f"evaluate: {left_out} rows without a response or a gold answer are left out")
     return [_group(rows, grades, scores) for rows in members.values()]
+
+
+def has_gold(run: Run) -> bool:
+    """Whether there is a gold answer to any of the run's problems."""
+    return any(problem.answer is not None for problem in run.problems.read())
+
+
+def _can_be_graded(trajectory: Trajectory, grade: Grade) -> bool:
+    """Not without a response or without something to hold it against: neither is a wrong answer."""
+    return not trajectory.failed and grade.reason != GOLD_MISSING
 
 
 def evaluate(run: Run, config: RunConfig) -> list[Evaluation]:
@@ -210,21 +250,22 @@ def _group(
     scores: dict[str, dict[str, Confidence]],
 ) -> ScoredGroup:
     rows = sorted(rows, key=lambda t: (t.problem_id, t.sample))
-    counts = scores.get("count", {})
+    counts, lengths = scores.get("count", {}), scores.get("length", {})
     return ScoredGroup(
         benchmark=rows[0].benchmark,
         generator=rows[0].generator,
         problem_id=[t.problem_id for t in rows],
         verdict=[grades[t.key].verdict for t in rows],
         truncated=[t.truncated for t in rows],
-        length=[len(t.token_ids) for t in rows],
+        # A response that came as text has its tokens from its reader.
+        length=[len(t.token_ids) or _count(lengths.get(t.key)) or 0 for t in rows],
         count=[_count(counts.get(t.key)) for t in rows],
         columns=[_column(name, by_key, rows) for name, by_key in scores.items()],
     )
 
 
 def _count(confidence: Confidence | None) -> int | None:
-    """The estimator `count` is the negated count, so that high means likely right."""
+    """The estimators `count` and `length` are negated, so that high means likely right."""
     if confidence is None or confidence.value is None:
         return None
     return -int(confidence.value)

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from divtok.config import RunConfig
 from divtok.errors import NothingScoredError
 from divtok.grade import grade_trajectories
+from divtok.grade.grader import NO_RESPONSE
 from divtok.pipeline.choices import chosen_estimators
 from divtok.pipeline.common import chunks, scored_pairs, stored_trajectories
 from divtok.pipeline.evidence import collect
 from divtok.progress import say, track
 from divtok.records import Confidence, Reading, Reply, Scalar, StepRewards, Trace, Verdict
 from divtok.score import Estimator, bind_parameters, score_evidence
+from divtok.score.registry import NOT_GATHERED
 from divtok.store.run import Run
 
 GRADES_PER_SHARD = 256
@@ -27,8 +29,11 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
     trajectories = stored_trajectories(run)
     present = run.grades.keys()
-    if retry_failed:
-        present -= {(g.key,) for g in run.grades.read() if g.verdict == Verdict.UNDETERMINED}
+    failed = {t.key for t in trajectories if t.failed}
+    for stored in run.grades.read():
+        had_none = (stored.reason or "").startswith(NO_RESPONSE) and stored.key not in failed
+        if had_none or (retry_failed and stored.verdict == Verdict.UNDETERMINED):
+            present.discard((stored.key,))
     missing = [t for t in trajectories if (t.key,) not in present]
     done = len(trajectories) - len(missing)
     with track("grade", total=len(trajectories), done=done) as advance:
@@ -46,6 +51,7 @@ def score(run: Run, config: RunConfig) -> None:
     chosen = chosen_estimators(config)
     pairs = scored_pairs(config)
     trajectories = [t for t in stored_trajectories(run) if t.generator in pairs]
+    failed = {t.key: f"{NO_RESPONSE}: {t.reason}" for t in trajectories if t.failed}
     pair_of = {t.key: pairs[t.generator] for t in trajectories}
     traces = {t.key: t for t in run.traces.read() if (t.p, t.q) == pair_of.get(t.key)}
     evidence = collect(run, config, trajectories)
@@ -58,6 +64,8 @@ def score(run: Run, config: RunConfig) -> None:
         bound = [(spec, _parameters(spec, config, readable)) for spec in chosen]
         confidences += [
             score_evidence(spec, key, traces.get(key), evidence[key], parameters)
+            if key not in failed
+            else Confidence(key, spec.name, parameters, None, failed[key])
             for key in keys
             for spec, parameters in bound
         ]
@@ -70,10 +78,11 @@ def score(run: Run, config: RunConfig) -> None:
     scored = {c.estimator for c in confidences if c.value is not None}
     empty = [spec.name for spec in chosen if spec.name not in scored]
     if empty:
-        why = next(c.reason for c in confidences if c.estimator == empty[0])
+        why = next(c.reason or "" for c in confidences if c.estimator == empty[0])
+        made = why.endswith(NOT_GATHERED)
         say(
-            f"score: no value at all for {', '.join(empty)} ({why}); "
-            f"what is missing is made by: divtok gather {run.path}"
+            f"score: no value at all for {', '.join(empty)} ({why})"
+            + (f"; what is missing is made by: divtok gather {run.path}" if made else "")
         )
     if config.score.theta is None and (config.trace.reader or config.trace.auxiliary):
         say(f"score: theta {config.theta:g} is the family's, fitted for another pair than this one")
@@ -84,7 +93,8 @@ def score(run: Run, config: RunConfig) -> None:
 
 def failed_rows(run: Run) -> list[str]:
     """Why rows hold no numbers, one reason for each: traces, and what was gathered beside them."""
-    reasons = [f"trace: {t.reason}" for t in run.traces.read() if t.status != "ok"]
+    reasons = [f"response: {t.reason}" for t in run.trajectories.read() if t.failed]
+    reasons += [f"trace: {t.reason}" for t in run.traces.read() if t.status != "ok"]
     for table in (run.replies, run.readings, run.rewards):
         rows: Sequence[Reply | Reading | StepRewards] = table.read()
         reasons += [f"{table.layout.name}: {row.reason}" for row in rows if row.reason is not None]

@@ -91,11 +91,12 @@ def counted(
         sizes[response.group] = sizes.get(response.group, 0) + 1
     traced: dict[tuple[Group, Pair], None] = {}
     parts: list[_Part] = []
-    columns = ("key", "p", "q", "status", *_SPAN_COLUMNS, "logprob_p")
+    columns = ("key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p")
     for table in run.traces.columns([*columns, *(FIELDS[name] for name in thetas)]):
         rows = list(_traced(run, table, responses, pairs))
         traced |= dict.fromkeys((row.response.group, row.pair) for row in rows)
         usable = [row for row in rows if row.ok and row.response.usable]
+        _check_exact(run, table, usable, thetas)
         if usable:
             parts.append(_count_shard(run, table, usable, thetas))
     _check_found(run, [pair for _, pair in traced], pairs)
@@ -184,6 +185,20 @@ def _traced(
             )
         if pairs is None or (p, q) in pairs:
             yield _Traced(row, responses[key], (p, q), status == "ok")
+
+
+def _check_exact(
+    run: Run, table: ArrowTable, rows: Sequence[_Traced], divergences: Iterable[Divergence]
+) -> None:
+    """Bounds are on the Jensen-Shannon divergence; there are no others to count with."""
+    exact = table.column("exact").to_pylist()
+    others = [name for name in divergences if name != "jsd"]
+    if others and not all(exact[row.row] for row in rows):
+        raise DataError(
+            f"{run.path} was traced through servers, which bounds the Jensen-Shannon divergence "
+            f"only, not {others[0]}.",
+            next_step="Sweep it with --divergence jsd.",
+        )
 
 
 def _count_shard(

@@ -7,11 +7,11 @@ exactly the rows of an uninterrupted one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divtok.config import RunConfig, TraceSection
+from divtok.config import FOREIGN_ENGINES, RunConfig, TraceSection
 from divtok.families import Generator
 from divtok.models import load_model, pick_place
 from divtok.pipeline.choices import needed_evidence
@@ -34,8 +34,11 @@ from divtok.trace.extras import Extras, ProjectedHead, Read
 from divtok.trace.models import find_head
 from divtok.trace.pair import load_pair
 from divtok.trace.projection import Projection
+from divtok.trace.topk.server_pair import load_server_pair
 
 COMPILE_FROM_TOKENS = 2_000_000
+
+ReadBatch = Callable[[Sequence[Trajectory]], Sequence[Read]]
 
 
 def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
@@ -45,13 +48,13 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     needed = needed_evidence(config)
     _check_pairs(run, config)
     if "projected" in needed:
-        projected = stored_readings(run, projected=True)
+        projected = stored_readings(run, "projected")
         check_section(run, projected, "projected", _projection_identity(config))
     present = _Present.of(run, retry_failed=retry_failed)
     for generator, (p, q) in _readers(config):
         scored = (p, q) == config.pair_for(generator)
-        rows = [t for t in trajectories if t.generator == generator.model]
-        if p != generator.model:
+        rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
+        if p != generator.model or config.generate.engine in FOREIGN_ENGINES:
             rows = as_read_by(p, rows, questions, config)
         base = config.base_for(generator) if scored and "projected" in needed else None
         wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
@@ -75,23 +78,51 @@ def _trace_pair(
     with track(f"trace {generator.model} with {readers}", total=len(rows), done=done) as advance:
         if not missing:
             return
-        pair = load_pair(
-            p,
-            q,
-            p_revision=config.revisions.get(p),
-            q_revision=config.revisions.get(q),
-            dtype=section.dtype,
-            p_device=section.device,
-            q_device=section.q_device or section.device,
-            device_map=section.device_map,
-            compile_trunks=_worth_compiling(section, missing),
-        )
-        extras = Extras(wanted.chain, _projected_head(config, generator, wanted.base))
-        budget = section.budget()
+        served = p in config.servers
+        read = _served_pair(config, p, q) if served else _pair(config, generator, wanted, missing)
         for batch in missing:
-            reads = pair.read_batch(batch, budget=budget, extras=extras)
-            _keep(run, reads, batch, present)
+            _keep(run, read(batch), batch, present)
             advance(len(batch))
+
+
+def _pair(
+    config: RunConfig,
+    generator: Generator,
+    wanted: _Wanted,
+    batches: Sequence[Sequence[Trajectory]],
+) -> ReadBatch:
+    """Both models loaded here."""
+    section = config.trace
+    pair = load_pair(
+        wanted.p,
+        wanted.q,
+        p_revision=config.revisions.get(wanted.p),
+        q_revision=config.revisions.get(wanted.q),
+        dtype=section.dtype,
+        p_device=section.device,
+        q_device=section.q_device or section.device,
+        device_map=section.device_map,
+        compile_trunks=_worth_compiling(section, batches),
+    )
+    extras = Extras(wanted.chain, _projected_head(config, generator, wanted.base))
+    budget = section.budget()
+    return lambda batch: pair.read_batch(batch, budget=budget, extras=extras)
+
+
+def _served_pair(config: RunConfig, p: str, q: str) -> ReadBatch:
+    """Both models behind servers, which give their most likely tokens only: bounds."""
+    section = config.trace.server
+    pair = load_server_pair(
+        p,
+        q,
+        p_server=section.settings(config.servers[p]),
+        q_server=section.settings(config.servers[q]),
+        p_tokenizer=config.tokenizers.get(p, p),
+        q_tokenizer=config.tokenizers.get(q, q),
+        top_k=section.top_k,
+        form=section.form,
+    )
+    return lambda batch: [Read(trace) for trace in pair.trace_batch(batch)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +215,10 @@ def _check_pairs(run: Run, config: RunConfig) -> None:
 def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
     """The weights, and what each model really runs in: rows of a GPU and a CPU do not mix."""
     section = config.trace
-    return {
+    asked: dict[str, object] = {}
+    if p in config.servers:
+        asked["top_k"] = section.server.top_k
+    return asked | {
         "models": {ref: digest_of(config, ref) for ref in (p, q)},
         "dtype": {
             p: dtype_of(config, section, p),

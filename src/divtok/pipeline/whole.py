@@ -13,14 +13,14 @@ def run_stages(
 ) -> None:
     """problems -> confidences, under the run's lock; what is there already is kept.
 
-    `sampled` says that every trajectory came from elsewhere, so that no generator is asked for.
+    `sampled` says that every trajectory is there, so that no generator is asked for.
     """
     check_choices(config)
     with store.lock():
         if sampled:
             store.write_config(to_yaml(resolve(config)))
         else:
-            generation.generate(store, config)
+            generation.generate(store, config, retry_failed=retry_failed)
         stages.grade(store, config, retry_failed=retry_failed)
         tracing.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)

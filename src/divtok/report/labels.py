@@ -12,6 +12,8 @@ DEFAULT_LABELS: Mapping[str, str] = MappingProxyType(
         "nsl": "NSL",
         "mean_prob": "Mean prob.",
         "entropy": "Entropy",
+        "sampled_nsl": "Own NSL",
+        "sampled_mean_prob": "Own mean prob.",
         "relevance": "Relevance",
         "basecal": "BaseCal",
         "basecal_proj": "BaseCal proj.",

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from divtok.evaluate.certified import Certified
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
 from divtok.records import Evaluation
+from divtok.report.certified import certified_markdown
 from divtok.report.labels import in_order, label
 from divtok.report.near_theta import near_theta_markdown
 from divtok.report.render import to_markdown
@@ -28,6 +30,7 @@ def readme(
     equal_length: Mapping[tuple[str, str], CountAtEqualLength],
     figures: Sequence[tuple[str, str]],
     near_theta: Sequence[NearTheta],
+    certified: Sequence[Certified],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
     labels: Mapping[str, str],
@@ -43,6 +46,8 @@ def readme(
         "\n".join(f"- {s}" for s in _findings(evaluations, equal_length, theta_fits, labels)),
         *(to_markdown(table).rstrip() for table in tables.values()),
     ]
+    if certified:
+        parts.append(certified_markdown(certified))
     if near_theta:
         parts.append(near_theta_markdown(near_theta))
     if figures:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divtok.errors import NothingScoredError
+from divtok.evaluate.certified import Certified
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
@@ -46,6 +47,7 @@ def write_report(
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
     near_theta: Sequence[NearTheta] = (),
+    certified: Sequence[Certified] = (),
     theta_fits: Mapping[str, ThetaFit] | None = None,
     protocol: Protocol | None = None,
     labels: Mapping[str, str] = DEFAULT_LABELS,
@@ -56,8 +58,9 @@ def write_report(
 
     `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
     accuracy by count and the comparison at equal length; `near_theta` says how many of their
-    tokens lie near theta; `theta_fits` maps a name, such as a
-    generator's, to its fit. README.md is written last, so that it never points at missing files.
+    tokens lie near theta, and `certified` how many are certain where there are bounds only;
+    `theta_fits` maps a name, such as a generator's, to its fit. README.md is written last, so that
+    it never points at missing files.
     """
     if not evaluations:
         raise NothingScoredError(
@@ -90,6 +93,7 @@ def write_report(
         equal_length=compared,
         figures=figures,
         near_theta=near_theta,
+        certified=certified,
         theta_fits=theta_fits or {},
         protocol=protocol,
         labels=labels,

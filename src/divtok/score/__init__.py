@@ -4,7 +4,17 @@ Importing this package registers the estimators that come with divtok; others ar
 entry-point group `divtok.estimators`.
 """
 
-from divtok.score import basecal, dtc, likelihood, prm, ranking, relevance, uqac, verbalized
+from divtok.score import (
+    basecal,
+    dtc,
+    likelihood,
+    prm,
+    ranking,
+    relevance,
+    sampled,
+    uqac,
+    verbalized,
+)
 from divtok.score.registry import (
     ESTIMATORS,
     Estimator,
@@ -30,6 +40,7 @@ __all__ = [
     "prm",
     "ranking",
     "relevance",
+    "sampled",
     "score_evidence",
     "score_trace",
     "uqac",

@@ -4,6 +4,9 @@ An estimator is a pure function `f(trace, *evidence, *, parameters) -> float`, r
 decorator. What it needs is declared, so that a run gathers that and nothing else, and can refuse it
 before any model is loaded: it gets the trace unless evidence is all it needs, then each piece of
 evidence it names, in that order.
+
+An estimator that needs divergences never rises with one of them: so where a trace has bounds on its
+divergences, the confidence lies between those of the two bounds.
 """
 
 from __future__ import annotations
@@ -11,16 +14,28 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from divtok.errors import DivtokError, UsageError, did_you_mean
-from divtok.records import EVIDENCE, PER_TOKEN_FIELDS, Confidence, Evidence, Scalar, Trace
+from divtok.errors import DataError, DivtokError, UsageError, did_you_mean
+from divtok.records import (
+    EVIDENCE,
+    PER_TOKEN_FIELDS,
+    Confidence,
+    Evidence,
+    FloatArray,
+    Scalar,
+    Trace,
+)
 from divtok.registry import Registry
 
 EstimatorFunction = Callable[..., float]
 # Parameters learned from all traces of one generator on one benchmark, without their grades.
 FitFunction = Callable[[Sequence[Trace]], Mapping[str, Scalar]]
+
+NOT_GATHERED = "not gathered"
+# What bounds on divergences say nothing about.
+_EXACT_ONLY = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
 
 # Legal ranges of the parameters that estimators share: lowest, highest.
 PARAMETER_RANGES: dict[str, tuple[float, float]] = {
@@ -50,6 +65,11 @@ class Estimator:
     def needs_trace(self) -> bool:
         """Of an estimator that names no evidence either, a trace is all that is left."""
         return not self.evidence or any(need in PER_TOKEN_FIELDS for need in self.needs)
+
+    @property
+    def needs_exact(self) -> bool:
+        """Whether bounds on divergences leave it without a value."""
+        return any(need in _EXACT_ONLY for need in self.needs)
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -148,11 +168,39 @@ def score_evidence(
     parameters: Mapping[str, Scalar],
 ) -> Confidence:
     """One confidence for one trajectory; where something it needs is missing, None and why."""
-    given: list[Any] = [trace] if spec.needs_trace else []
-    given += [getattr(evidence, kind) for kind in spec.evidence]
     missing = _missing(spec, trace, evidence)
     if missing is not None:
         return Confidence(key, spec.name, parameters, None, missing)
+    value = _value(spec, key, trace, evidence, parameters)
+    if trace is None or trace.exact or "jsd_bits" not in spec.needs:
+        return Confidence(key, spec.name, parameters, value)
+    low, high = (
+        _value(spec, key, _replaced(trace, bound), evidence, parameters)
+        for bound in (trace.jsd_high_bits, trace.jsd_low_bits)
+    )
+    if not low <= value <= high:
+        raise DivtokError(
+            f"The estimator '{spec.name}' rose with a divergence of trajectory {key}.",
+            next_step="Correct the estimator: more divergence never means more confidence.",
+        )
+    return Confidence(key, spec.name, parameters, value, low=low, high=high)
+
+
+def _replaced(trace: Trace, divergences: FloatArray | None) -> Trace:
+    if divergences is None:
+        raise DataError(f"The trace {trace.key} is not exact, but has no bounds.")
+    return replace(trace, jsd_bits=divergences)
+
+
+def _value(
+    spec: Estimator,
+    key: str,
+    trace: Trace | None,
+    evidence: Evidence,
+    parameters: Mapping[str, Scalar],
+) -> float:
+    given: list[Any] = [trace] if spec.needs_trace else []
+    given += [getattr(evidence, kind) for kind in spec.evidence]
     value = float(spec.function(*given, **parameters))
     if not math.isfinite(value) or (spec.bounded and not 0.0 <= value <= 1.0):
         raise DivtokError(
@@ -160,7 +208,7 @@ def score_evidence(
             "which is not a confidence in [0, 1].",
             next_step="Correct the estimator, or register it with bounded=False.",
         )
-    return Confidence(key, spec.name, parameters, value)
+    return value
 
 
 def _missing(spec: Estimator, trace: Trace | None, evidence: Evidence) -> str | None:
@@ -169,10 +217,13 @@ def _missing(spec: Estimator, trace: Trace | None, evidence: Evidence) -> str | 
         return "not traced"
     if spec.needs_trace and trace is not None and trace.status != "ok":
         return f"{trace.status}: {trace.reason}"
+    if trace is not None and not trace.exact and spec.needs_exact:
+        unknown = next(need for need in spec.needs if need in _EXACT_ONLY)
+        return f"{unknown}: not known from a server's most likely tokens"
     for kind in spec.evidence:
         found = getattr(evidence, kind)
         if found is None:
-            return f"{kind}: not gathered"
+            return f"{kind}: {NOT_GATHERED}"
         if found.reason is not None:
             return f"{kind}: {found.reason}"
     return None

@@ -1,0 +1,202 @@
+"""The verb confidence: how far to trust one answer, or each of a stream of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from divtok.cli.options import JsonOption, PairOption
+from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
+from divtok.models import DType
+
+if TYPE_CHECKING:
+    from divtok.api import Result
+    from divtok.trace.pair import Pair
+    from divtok.trace.topk.server_pair import ServerPair
+
+STANDARD_INPUT = "standard input"
+
+
+def confidence(
+    question: Annotated[
+        str | None, typer.Option("--question", help="The question that was asked.")
+    ] = None,
+    response: Annotated[
+        str | None,
+        typer.Option("--response", help="The response; left out or -, it is read from stdin."),
+    ] = None,
+    pair: PairOption = None,
+    family: Annotated[
+        str | None, typer.Option("--family", help="Read with this family's pair and theta.")
+    ] = None,
+    server: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--servers",
+            metavar="URL_P URL_Q",
+            help="Read through the servers there, not with weights of one's own.",
+        ),
+    ] = None,
+    theta: Annotated[
+        float | None, typer.Option("--theta", help="Threshold in bits; by default the family's.")
+    ] = None,
+    estimator: Annotated[str, typer.Option("--estimator", help="How to score it.")] = "dtc_lin",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
+    ] = "auto",
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Show the response with its divergent tokens.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """How far to trust one response as an answer to a question.
+
+    The response may come through a pipe. Without --question, a pipe brings one JSON object a line
+    with question and response, and gets one line back for each: the object, with what was found
+    under "divtok".
+    """
+    if question is None and response is not None:
+        raise UsageError("There is a response but no question.", next_step="Give --question.")
+    if (question is None or response in (None, "-")) and sys.stdin.isatty():
+        raise UsageError(
+            "There is nothing to score.",
+            next_step="Give --question and --response, or a response through a pipe.",
+        )
+    models = _load(pair, family, server, dtype)
+    options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
+    if question is None:
+        _stream(options)
+        return
+    from divtok import api
+
+    text = _standard_input() if response in (None, "-") else response
+    result = api.confidence(question, text or "", **options)
+    if as_json:
+        print(json.dumps(_facts(result, tokens=tokens), ensure_ascii=False, allow_nan=False))
+    else:
+        _show(result, tokens=tokens)
+
+
+def _load(
+    pair: tuple[str, str] | None,
+    family: str | None,
+    servers: tuple[str, str] | None,
+    dtype: str,
+) -> Pair | ServerPair:
+    from divtok import api
+    from divtok.families import get_family
+
+    if (pair is None) == (family is None):
+        raise UsageError(
+            "It takes two models to read a response.",
+            next_step="Give either --family NAME ('divtok ls families') or --pair P Q.",
+        )
+    if servers is not None:
+        from divtok.servers.settings import ServerSettings
+        from divtok.trace.topk.server_pair import load_server_pair
+
+        if pair is None:
+            preset = get_family(family or "")
+            pair = preset.pair_for(preset.generators[0])
+        p_server, q_server = (ServerSettings(url) for url in servers)
+        return load_server_pair(*pair, p_server=p_server, q_server=q_server)
+    # A number type that is none is refused in reading the models.
+    return api.load_pair(*(pair or (family or "",)), dtype=cast(DType, dtype))
+
+
+def _stream(options: dict[str, Any]) -> None:
+    """One line out for each line in, as it comes."""
+    from divtok import api
+
+    failed = 0
+    for row in _rows():
+        try:
+            result = api.confidence(row["question"], row["response"], **options)
+            found = _facts(result, tokens=False)
+        except NothingScoredError as error:
+            failed += 1
+            found = {"confidence": None, "reason": error.what}
+        # Under a name of its own, so that no field of the row's is lost.
+        print(json.dumps(row | {"divtok": found}, ensure_ascii=False), flush=True)
+    if failed:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _rows() -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        where = f"{STANDARD_INPUT}, line {number}"
+        try:
+            row = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{where}: not a JSON object ({error}).",
+                next_step="Write one object a line, or give --question for a plain response.",
+            ) from error
+        missing = [
+            name
+            for name in ("question", "response")
+            if not isinstance(row, dict) or not isinstance(row.get(name), str)
+        ]
+        if missing:
+            raise DataError(
+                f"{where}: no text under '{missing[0]}'.",
+                next_step="Every line needs question and response.",
+            )
+        yield row
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{STANDARD_INPUT}: not UTF-8.", next_step="Send it as UTF-8.") from error
+
+
+def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "confidence": result.value,
+        "estimator": result.estimator,
+        "count": result.count,
+        "tokens": len(result.tokens),
+        "theta": result.theta,
+        "p": result.trace.p,
+        "q": result.trace.q,
+    }
+    if result.bounds is not None and result.count_bounds is not None:
+        found |= {"confidence_bounds": result.bounds, "count_bounds": result.count_bounds}
+    if tokens:
+        found["each_token"] = [
+            {"text": t.text, "jsd_bits": t.jsd_bits, "divergent": t.divergent}
+            for t in result.tokens
+        ]
+    return found
+
+
+def _show(result: Result, *, tokens: bool) -> None:
+    within = ""
+    if result.bounds is not None and result.count_bounds is not None:
+        within = " (certainly between {:.3f} and {:.3f}; count {} to {})".format(
+            *result.bounds, *result.count_bounds
+        )
+    print(
+        f"{result.value:.3f} {result.estimator}: {result.count} divergent of "
+        f"{len(result.tokens)} tokens at theta {result.theta:g}{within}"
+    )
+    if tokens:
+        from rich.console import Console
+
+        from divtok.report.terminal import trajectory_text
+
+        text = trajectory_text(
+            [token.text for token in result.tokens],
+            result.trace.jsd_bits,
+            result.theta,
+            reasoning=result.trace.reasoning(),
+        )
+        Console().print(text)

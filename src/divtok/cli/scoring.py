@@ -1,0 +1,96 @@
+"""The verb score: from traces to confidences, or all the way from responses of elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
+from divtok.cli.runs import leave_if_failed, print_notes, print_tables, report_results
+from divtok.config import RunConfig, to_yaml
+from divtok.errors import UsageError
+from divtok.families import get_family, theta_for
+from divtok.progress import say
+from divtok.store.run import Run
+
+
+def score(
+    run: RunArgument,
+    overrides: OverridesArgument = None,
+    theta: Annotated[
+        float | None, typer.Option("--theta", help="Threshold in bits, instead of the stored one.")
+    ] = None,
+    pair: PairOption = None,
+    family: Annotated[
+        str | None, typer.Option("--family", help="Read with this family's pair and theta.")
+    ] = None,
+    retry_failed: RetryOption = False,
+) -> None:
+    """Turn a run's traces into confidences, with every estimator the config asks for.
+
+    What an estimator needs beside the trace must have been gathered. With --pair or --family the
+    run's responses are first graded and read by those models, as far as they are not yet, and are
+    evaluated where there are gold answers: all that is left to do for imported responses.
+    """
+    from divtok.pipeline import results, stages
+
+    store = open_run(run)
+    given = _with_theta(overrides or [], theta)
+    if pair is None and family is None:
+        for override in given:
+            if not override.startswith("score."):
+                raise UsageError(
+                    f"'{override}' changes more than the scores.",
+                    next_step=f"Give it to 'divtok gather {run}', which makes what is missing.",
+                )
+        config = results.stored_config(store, given)
+        with store.lock():
+            stages.score(store, config)
+            store.write_config(to_yaml(config))
+        return
+    config = results.stored_config(store, _read_by(pair, family, given))
+    read_and_report(store, config, retry_failed=retry_failed)
+
+
+def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+    """Everything behind the trajectories; evaluated and reported where there are gold answers."""
+    from divtok.pipeline import results
+    from divtok.pipeline.whole import run_stages
+
+    run_stages(store, config, retry_failed=retry_failed, sampled=True)
+    if results.has_gold(store):
+        found = report_results(store, config)
+        print_tables(found.evaluations, config)
+        print_notes(found)
+        say(f"report: {store.report / 'README.md'}")
+    else:
+        say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")
+        print(store.confidences.folder)
+    leave_if_failed(store)
+
+
+def _read_by(pair: tuple[str, str] | None, family: str | None, overrides: list[str]) -> list[str]:
+    """Overrides that put the pair and the theta that belongs to it into a stored config."""
+    if pair is not None and family is not None:
+        raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
+    has_theta = any(override.startswith("score.theta=") for override in overrides)
+    if family is not None:
+        preset = get_family(family)
+        reads = [f"family={family}", "trace.reader=null", "trace.auxiliary=null"]
+        return [*overrides, *reads, *([] if has_theta else [f"score.theta={preset.theta}"])]
+    assert pair is not None  # one of the two is given
+    p, q = pair
+    # As YAML text, so that a name is never taken for a number.
+    reads = [f"trace.reader={json.dumps(p)}", f"trace.auxiliary={json.dumps(q)}"]
+    return [*overrides, *reads, *([] if has_theta else [f"score.theta={theta_for(p, q)}"])]
+
+
+def _with_theta(overrides: list[str], theta: float | None) -> list[str]:
+    if theta is None:
+        return overrides
+    from divtok.score import check_parameter
+
+    check_parameter("theta", theta)
+    return [*overrides, f"score.theta={theta}"]

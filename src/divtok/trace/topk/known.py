@@ -1,0 +1,145 @@
+"""What is known of a model's distributions: some log-probs, how exact they are, and the rest.
+
+Pure numpy in float64; knows no server and no second model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.trace.divergence import FloatArray64
+
+Flags = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int64]
+
+# The most by which a model's log-probs may miss a distribution beyond their rounding: float32 sums
+# over large vocabularies are off by up to 1e-4.
+NORMALISATION = 1e-3
+
+_LEAST_KEPT = 1e-6  # of a distribution that is cut: of one with less nothing is known
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """The most by which a log-prob may be wrong: `absolute` + `relative` * its size, in nats."""
+
+    relative: float
+    absolute: float
+
+
+# A log-softmax in float32 of logits of usual size.
+FLOAT32 = Rounding(relative=2.0**-22, absolute=4e-6)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known of one model at N positions.
+
+    `ids` [N, M] are different tokens at each position, -1 where there are fewer than M; `logprobs`
+    [N, M] are theirs in nats. `cap` [N] is the most that a token not listed can have: the least of
+    the listed probabilities, or 1 where the list does not say.
+    """
+
+    ids: Ids
+    logprobs: FloatArray64
+    cap: FloatArray64
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, rows: slice | Flags) -> Known:
+        return Known(self.ids[rows], self.logprobs[rows], self.cap[rows])
+
+    def covers(self, width: int) -> Flags:
+        """[N] whether all ids below `width`, and no others, are listed."""
+        listed = self.ids >= 0
+        return (listed.sum(axis=1) == width) & (self.ids < width).all(axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Masses:
+    """Known probabilities: `mass` [N, M], 0 where there is none, which holds to within a factor of
+    exp(`error`) and may then have to grow, all alike, by up to `stretch` [N] of itself; `tail` [N]
+    is the most that all others can have together, `cap` [N] the most that one of them can.
+    """
+
+    ids: Ids
+    mass: FloatArray64
+    error: FloatArray64
+    tail: FloatArray64
+    cap: FloatArray64
+    stretch: FloatArray64
+
+    @property
+    def least(self) -> FloatArray64:
+        """[N, M] the least that each mass may be."""
+        return self.mass * np.exp(-self.error)
+
+    @property
+    def slack(self) -> FloatArray64:
+        """[N, M] by how much each mass may be off, growth apart."""
+        return self.mass * np.expm1(self.error) * (1 + self.stretch)[:, None]
+
+
+def unsound(known: Known, rounding: Rounding = FLOAT32) -> Flags:
+    """[N] whether what is listed cannot come from a distribution: NaN, +inf or too much mass."""
+    bad: Flags = np.any((known.ids >= 0) & ~(known.logprobs < np.inf), axis=1)
+    with np.errstate(over="ignore"):
+        masses = masses_of(known.part(~bad), rounding)
+    bad[~bad] = masses.least.sum(axis=1) > 1
+    return bad
+
+
+def masses_of(known: Known, rounding: Rounding) -> Masses:
+    """Probabilities and their errors."""
+    logprobs = np.where(known.ids >= 0, known.logprobs, -np.inf)
+    mass = np.exp(logprobs)
+    size = np.abs(np.where(np.isfinite(logprobs), logprobs, 0.0))
+    error = rounding.absolute + rounding.relative * size
+    # More mass than there is proves an error of that size; twice as much is then allowed for.
+    excess = np.log(np.maximum(mass.sum(axis=1), 1.0))
+    proven = _least(mass, error).sum(axis=1) > 1
+    error += np.where(proven, np.minimum(2 * excess, NORMALISATION), 0.0)[:, None]
+    return _with_rest(known.ids, mass, error, known.cap * _largest_factor(error))
+
+
+def cut_masses(known: Known, rounding: Rounding, width: int, shared: int) -> Masses:
+    """The same of the distribution over the ids below `shared` alone, of `width` that there are.
+
+    The probabilities that are kept grow to 1 again: by the listed mass that is cut off, and by
+    anything up to what the tail may have there too.
+    """
+    whole = masses_of(known, rounding)
+    outside = whole.ids >= shared
+    gone = np.where(outside, whole.mass, 0.0)
+    most = (gone * np.exp(whole.error)).sum(axis=1)
+    least = _least(gone, whole.error).sum(axis=1)
+    kept = np.maximum(1 - gone.sum(axis=1), _LEAST_KEPT)
+    lost = most >= 1 - _LEAST_KEPT
+    unsure = np.log(np.where(lost, 1.0, 1 - least) / np.where(lost, 1.0, 1 - most))
+    listed = ~(outside | lost[:, None])
+    mass = np.where(listed, whole.mass, 0.0) / kept[:, None]
+    error = whole.error + unsure[:, None]
+    cap = np.where(lost, 1.0, whole.cap / kept * np.exp(unsure))
+    rest = _with_rest(np.where(listed, whole.ids, -1), mass, error, cap)
+    unlisted = (width - shared) - outside.sum(axis=1)
+    hidden = np.minimum(rest.tail, unlisted * rest.cap)
+    stretch = hidden / np.maximum(1 - hidden, _LEAST_KEPT)
+    cap = np.minimum(rest.tail, rest.cap * (1 + stretch))
+    return Masses(rest.ids, mass, error, rest.tail, cap, stretch)
+
+
+def _with_rest(ids: Ids, mass: FloatArray64, error: FloatArray64, cap: FloatArray64) -> Masses:
+    tail = np.maximum(1.0 - _least(mass, error).sum(axis=1), 0.0)
+    return Masses(ids, mass, error, tail, np.minimum(cap, tail), np.zeros(len(ids)))
+
+
+def _least(mass: FloatArray64, error: FloatArray64) -> FloatArray64:
+    return mass * np.exp(-error)
+
+
+def _largest_factor(error: FloatArray64) -> FloatArray64:
+    return np.exp(error.max(axis=1, initial=0.0))

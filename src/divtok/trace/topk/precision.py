@@ -1,0 +1,29 @@
+"""How exactly a server gives its log-probs, told from the numbers themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from divtok.trace.divergence import FloatArray64
+from divtok.trace.topk.known import FLOAT32, Rounding
+
+# Significant bits of bfloat16 and float16.
+_BITS = (8, 11)
+_MOST_DECIMALS = 7
+
+
+def rounding_of(logprobs: FloatArray64) -> Rounding:
+    """The coarsest grid on which all the given log-probs lie.
+
+    That of bfloat16 or float16, or of so many decimals; float32 where they lie on none of these.
+    """
+    values = logprobs[np.isfinite(logprobs) & (logprobs != 0)]
+    fractions, _ = np.frexp(values)
+    for bits in _BITS:
+        if (np.ldexp(fractions, bits) % 1 == 0).all():
+            return Rounding(FLOAT32.relative + 2.0**-bits, FLOAT32.absolute)
+    for decimals in range(_MOST_DECIMALS):
+        scaled = values * 10.0**decimals
+        if np.allclose(scaled, np.round(scaled), rtol=1e-12, atol=1e-6):
+            return Rounding(FLOAT32.relative, FLOAT32.absolute + 0.5 * 10.0**-decimals)
+    return FLOAT32

@@ -1,0 +1,172 @@
+"""A model behind a server, as tracing sees it: found, checked, and ready to be asked.
+
+Needs the model's tokenizer, and no weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from divtok.errors import ModelError, ServerError, UsageError, did_you_mean
+from divtok.models import load_tokenizer, model_place, read_config
+from divtok.servers.client import ServerClient
+from divtok.servers.settings import ServerSettings
+from divtok.trace.topk.alignment import check_alignment
+from divtok.trace.topk.answers import TokenNames
+from divtok.trace.topk.asking import WRITTEN_TOKENS, Asker, Form, with_client
+from divtok.trace.topk.known import Rounding
+
+FormChoice = Literal["auto", "prompt_logprobs", "echo"]
+
+_FORMS: dict[FormChoice, tuple[Form, ...]] = {
+    "auto": ("prompt_logprobs", "echo", "echo_texts"),
+    "prompt_logprobs": ("prompt_logprobs",),
+    "echo": ("echo", "echo_texts"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerModel:
+    """A model of a server, whose log-probs were found to belong to the tokens they stand at.
+
+    `name` is what the run calls it. `width` is the length of its distributions and
+    `context_length` the most tokens it reads; None where neither config nor server tell.
+    """
+
+    name: str
+    settings: ServerSettings
+    tokenizer: Any  # satisfies divtok.models.Tokenizer
+    end_ids: frozenset[int]
+    width: int | None
+    context_length: int | None
+    asker: Asker
+    rounding: Rounding
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """What is known of a model without asking."""
+
+    tokenizer: Any
+    width: int | None
+    end_ids: frozenset[int]
+
+
+def load_server_model(
+    name: str,
+    settings: ServerSettings,
+    *,
+    tokenizer: Any = None,
+    revision: str | None = None,
+    top_k: int = 20,
+    form: FormChoice = "auto",
+) -> ServerModel:
+    """Find the model on its server and check the server; ServerError where it is not to be trusted.
+
+    `tokenizer` is a tokenizer or a ref to one; without it, `name` is the ref. From a ref the
+    model's config is read too, if it is there.
+    """
+    if top_k < 1:
+        raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
+    if form not in _FORMS:
+        raise UsageError(f"Unknown form '{form}'.", next_step=did_you_mean(form, _FORMS))
+    local = _read_local(name if tokenizer is None else tokenizer, revision)
+
+    async def connect(client: ServerClient) -> ServerModel:
+        model, limit = _pick(name, await client.get("models"), settings)
+        asker, rounding = await _first_that_answers(
+            client,
+            [
+                Asker(model, TokenNames(local.tokenizer, local.width), kind, top_k)
+                for kind in _FORMS[form]
+            ],
+            local.tokenizer,
+        )
+        return ServerModel(
+            name=name,
+            settings=settings,
+            tokenizer=local.tokenizer,
+            end_ids=local.end_ids,
+            width=local.width,
+            context_length=None if limit is None else limit - WRITTEN_TOKENS,
+            asker=asker,
+            rounding=rounding,
+        )
+
+    return with_client(settings, connect)
+
+
+async def _first_that_answers(
+    client: ServerClient, askers: list[Asker], tokenizer: Any
+) -> tuple[Asker, Rounding]:
+    """The first form that the server knows, with the precision of its log-probs.
+
+    A server that knows a form is judged by it: one that is late is not asked in another way.
+    """
+    probe = tokenizer("1 + 1 = 2", add_special_tokens=False)["input_ids"]
+    refusals: list[str] = []
+    for asker in askers:
+        try:
+            known = await asker.answers_in_form(client, probe)
+        except ServerError as error:
+            refusals.append(f"{asker.form}: {error.what}")
+            continue
+        if known:
+            return asker, await check_alignment(client, asker, tokenizer)
+        refusals.append(f"{asker.form}: the answer has no log-probs of the prompt")
+    raise ServerError(
+        f"The server {client.settings.base_url} gives no log-probs of prompts "
+        f"({'; '.join(refusals)}).",
+        next_step="Ask for fewer likely tokens (top_k), or use a server such as vLLM.",
+    )
+
+
+def _pick(name: str, answer: Any, settings: ServerSettings) -> tuple[str, int | None]:
+    """What the server calls the model, and the most tokens it takes at once, if it says so."""
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    listed: dict[str, Any] = {
+        entry["id"]: entry
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+    }
+    picked = name if name in listed else next(iter(listed)) if len(listed) == 1 else None
+    if picked is None:
+        there = ", ".join(sorted(listed)[:20]) or "none at all"
+        raise ServerError(
+            f"The server {settings.base_url} has no model '{name}'; it has: {there}.",
+            next_step="Serve the model under that name, or name another server for it.",
+        )
+    limit = listed[picked].get("max_model_len")
+    return picked, limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _read_local(tokenizer: Any, revision: str | None) -> _Local:
+    if not isinstance(tokenizer, str):
+        return _Local(tokenizer, None, _ids(tokenizer))
+    loaded = load_tokenizer(tokenizer, revision=revision)
+    place = model_place(tokenizer)
+    try:
+        config = read_config(place, tokenizer, revision, False)
+    except ModelError:
+        # A tokenizer may lie in a folder by itself. Without a width no trace is called exact.
+        return _Local(loaded, None, _ids(loaded))
+    ends = _ids(loaded) | _ids(config) | _ids(_generation_preset(place, revision))
+    return _Local(loaded, config.get_text_config().vocab_size, ends)
+
+
+def _generation_preset(place: str, revision: str | None) -> Any:
+    from transformers import GenerationConfig
+
+    try:
+        return GenerationConfig.from_pretrained(place, revision=revision or "main")
+    except OSError:
+        return None  # many models have none
+
+
+def _ids(source: Any) -> frozenset[int]:
+    """The end tokens that a tokenizer or a config names."""
+    found: Any = getattr(source, "eos_token_id", None)
+    return frozenset(
+        int(i) for i in (found if isinstance(found, list) else [found]) if i is not None
+    )

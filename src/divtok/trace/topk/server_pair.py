@@ -1,0 +1,208 @@
+"""Two models behind servers that read the same trajectory: trajectories in, traces out.
+
+Their divergences are known within bounds, unless both servers list the whole vocabulary. Knows no
+threshold, and nothing of where trajectories come from and traces go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from divtok.records import Trace, Trajectory
+from divtok.servers.client import Posted, ServerClient
+from divtok.servers.each import for_each
+from divtok.servers.settings import ServerSettings
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, row_of
+from divtok.trace.divergence import FloatArray64
+from divtok.trace.pair import check_vocabularies
+from divtok.trace.rows import over_limit, trace_of, trace_without_numbers
+from divtok.trace.topk.answers import known_of
+from divtok.trace.topk.bounds import jsd_bounds, outward
+from divtok.trace.topk.exact import exact_columns, is_whole
+from divtok.trace.topk.known import FLOAT32, Known, unsound
+from divtok.trace.topk.server_model import FormChoice, ServerModel, load_server_model
+from divtok.trace.topk.shared_client import SharedClient
+
+# What a server tells of a response: known log-probs, and those of the tokens themselves [T].
+Told = tuple[Known, FloatArray64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerPair:
+    """The models p and q of a divergence, each behind a server. Their token->id maps must agree."""
+
+    p: ServerModel
+    q: ServerModel
+
+    def __post_init__(self) -> None:
+        check_vocabularies(self.p.name, self.p.tokenizer, self.q.name, self.q.tokenizer)
+
+    @property
+    def vocab_size(self) -> int:
+        """The width that ids of trajectories must keep within."""
+        return min(
+            model.width or max(model.tokenizer.get_vocab().values()) + 1
+            for model in (self.p, self.q)
+        )
+
+    @property
+    def context_length(self) -> int | None:
+        """What both servers can read, prompt and response together; None without a limit."""
+        lengths = [m.context_length for m in (self.p, self.q) if m.context_length is not None]
+        return min(lengths, default=None)
+
+    def trace_batch(self, trajectories: Sequence[Trajectory]) -> list[Trace]:
+        """One trace for each trajectory, in order.
+
+        A response without tokens, one too long for either server, one with broken log-probs and
+        one that a server did not answer for get a trace with that status.
+        """
+        rows = [row_of(trajectory) for trajectory in trajectories]
+        for row in rows:
+            check_ids(row, self.vocab_size)
+        traces: dict[int, Trace] = {}
+        for index, row in enumerate(rows):
+            refused = self._unreadable(row)
+            if refused is not None:
+                traces[index] = refused
+        asked = [index for index in range(len(rows)) if index not in traces]
+        if asked:
+            self._ask(rows, asked, traces)
+        return [traces[index] for index in range(len(rows))]
+
+    def _ask(self, rows: Sequence[Row], asked: Sequence[int], traces: dict[int, Trace]) -> None:
+        """Both servers about each row at the same time, and its trace as soon as both have told."""
+        one_server = self.p.settings == self.q.settings
+        second = SharedClient(self.q.settings)
+
+        async def both(client: ServerClient, index: int) -> tuple[int, Trace]:
+            row = rows[index]
+            if one_server:
+                told = await asyncio.gather(_ask(client, self.p, row), _ask(client, self.q, row))
+            else:
+                async with second as other:
+                    told = await asyncio.gather(_ask(client, self.p, row), _ask(other, self.q, row))
+            return index, self._trace(row, *told)
+
+        for_each(asked, both, self._settings(one_server), keep=traces.update)
+
+    def _settings(self, one_server: bool) -> ServerSettings:
+        """p's server, with as many rows at a time as both servers take."""
+        p, q = self.p.settings, self.q.settings
+        at_a_time = p.concurrency // 2 if one_server else min(p.concurrency, q.concurrency)
+        return replace(p, concurrency=max(1, at_a_time))
+
+    def _unreadable(self, row: Row) -> Trace | None:
+        if not len(row.token_ids):
+            return trace_without_numbers(row, self.p.name, self.q.name, "empty", NO_TOKENS)
+        for model in (self.p, self.q):
+            reason = over_limit(row, model.name, model.context_length)
+            if reason is not None:
+                return trace_without_numbers(row, self.p.name, self.q.name, "too_long", reason)
+        return None
+
+    def _trace(self, row: Row, from_p: Posted[Told], from_q: Posted[Told]) -> Trace:
+        names = self.p.name, self.q.name
+        for model, posted in ((self.p, from_p), (self.q, from_q)):
+            if posted.value is None:
+                reason = f"the server of {model.name}: {posted.reason}"
+                return trace_without_numbers(row, *names, "failed", reason)
+            bad = unsound(posted.value[0], model.rounding)
+            if bad.any():
+                reason = (
+                    f"the log-probs of {model.name} are no distribution (NaN, +inf or more than 1 "
+                    f"in all) at response token {int(bad.argmax())} of {len(bad)}"
+                )
+                return trace_without_numbers(row, *names, "nonfinite", reason)
+        assert from_p.value is not None
+        assert from_q.value is not None
+        return trace_of(
+            row,
+            *names,
+            tokenizer=self.p.tokenizer,
+            end_ids=self.p.end_ids | self.q.end_ids,
+            **self._numbers(row, from_p.value, from_q.value),
+        )
+
+    def _numbers(self, row: Row, from_p: Told, from_q: Told) -> dict[str, Any]:
+        """The fields of a trace that hold numbers."""
+        (p, own_p), (q, own_q) = from_p, from_q
+        p_width, q_width = self.p.width, self.q.width
+        if p_width is not None and q_width is not None and self._all_told(p, q):
+            return exact_columns(p, p_width, q, q_width, row.token_ids)
+        found = jsd_bounds(
+            p,
+            q,
+            p_rounding=self.p.rounding,
+            q_rounding=self.q.rounding,
+            p_width=p_width,
+            q_width=q_width,
+        )
+        low, high = outward(*found)
+        unknown = np.full(len(low), np.nan, dtype=np.float32)
+        names = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
+        columns = {
+            "logprob_p": own_p.astype(np.float32),
+            "logprob_q": own_q.astype(np.float32),
+            "jsd_bits": ((low.astype(np.float64) + high) / 2).astype(np.float32),
+            **{name: unknown.copy() for name in names},
+        }
+        return {
+            "columns": columns,
+            "exact": False,
+            "jsd_low_bits": low,
+            "jsd_high_bits": high,
+            "dropped_mass_p": _dropped(p_width, q_width),
+            "dropped_mass_q": _dropped(q_width, p_width),
+        }
+
+    def _all_told(self, p: Known, q: Known) -> bool:
+        """Whether both list whole distributions, and none of their numbers is coarse."""
+        return all(
+            model.rounding == FLOAT32 and model.width is not None and is_whole(known, model.width)
+            for model, known in ((self.p, p), (self.q, q))
+        )
+
+
+def load_server_pair(
+    p: str,
+    q: str,
+    *,
+    p_server: ServerSettings,
+    q_server: ServerSettings,
+    p_tokenizer: Any = None,
+    q_tokenizer: Any = None,
+    p_revision: str | None = None,
+    q_revision: str | None = None,
+    top_k: int = 20,
+    form: FormChoice = "auto",
+) -> ServerPair:
+    """Find p and q on their servers and check both; see `load_server_model` for what is asked.
+
+    A tokenizer is given as such or as a ref; without one the model's own name is the ref.
+    """
+    models = [
+        load_server_model(
+            name, settings, tokenizer=tokenizer, revision=revision, top_k=top_k, form=form
+        )
+        for name, settings, tokenizer, revision in (
+            (p, p_server, p_tokenizer, p_revision),
+            (q, q_server, q_tokenizer, q_revision),
+        )
+    ]
+    return ServerPair(*models)
+
+
+def _dropped(width: int | None, other: int | None) -> float:
+    """The mass that is cut off with tokens the other model has not: unknown where there are any."""
+    return np.nan if width is not None and other is not None and width > other else 0.0
+
+
+async def _ask(client: ServerClient, model: ServerModel, row: Row) -> Posted[Told]:
+    ids = [*row.prompt_ids.tolist(), *row.token_ids.tolist()]
+    return await model.asker.places(client, ids, len(row.prompt_ids), known_of)
