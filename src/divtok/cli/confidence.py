@@ -11,6 +11,7 @@ import typer
 
 from divtok.cli.options import JsonOption, PairOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
+from divtok.json_lines import json_object
 from divtok.models import DType
 
 if TYPE_CHECKING:
@@ -131,18 +132,12 @@ def _rows() -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         where = f"{STANDARD_INPUT}, line {number}"
-        try:
-            row = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: not a JSON object ({error}).",
-                next_step="Write one object a line, or give --question for a plain response.",
-            ) from error
-        missing = [
-            name
-            for name in ("question", "response")
-            if not isinstance(row, dict) or not isinstance(row.get(name), str)
-        ]
+        row = json_object(
+            line,
+            where,
+            next_step="Write one object a line, or give --question for a plain response.",
+        )
+        missing = [n for n in ("question", "response") if not isinstance(row.get(n), str)]
         if missing:
             raise DataError(
                 f"{where}: no text under '{missing[0]}'.",

@@ -13,10 +13,11 @@ from typing import Any
 
 from divtok.errors import DataError
 from divtok.imports.columns import NOT_THERE, check_named, value_at
-from divtok.imports.lines import Line, each, json_object, read_bytes
+from divtok.imports.lines import NEXT_STEP, Line, each
 from divtok.imports.messages import Outcome, choice_outcome, failed, last_user_message
 from divtok.imports.row import BadRow, Imported, checked_name, gold_answer, shown
 from divtok.imports.zip_members import ZipMembers
+from divtok.json_lines import json_object, read_bytes
 
 COLUMN_FIELDS = ("question", "answer", "id")
 
@@ -58,13 +59,17 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
                 f"{path} is no log of Inspect: it has neither {_HEADER} nor {_START}.",
                 next_step="Check the path and --format.",
             )
-        header = _header(json_object(members.read(first), members.where(first)))
+        header = _header(
+            json_object(members.read(first), members.where(first), next_step=NEXT_STEP)
+        )
         lines: list[Line] = []
         for name in names:
             if name.startswith(_SAMPLES) and name.endswith(".json"):
                 where = members.where(name)
                 try:
-                    row = _needed(json_object(members.read(name), where), where)
+                    row = _needed(
+                        json_object(members.read(name), where, next_step=NEXT_STEP), where
+                    )
                     lines.append(Line(where, row))
                 except DataError as error:
                     lines.append(Line(where, {}, error))
@@ -72,7 +77,7 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
 
 
 def _from_json(path: Path) -> tuple[_Header, list[Line]]:
-    log = json_object(read_bytes(path), str(path))
+    log = json_object(read_bytes(path), str(path), next_step=NEXT_STEP)
     samples = log.get("samples")
     if not isinstance(samples, list):
         raise DataError(

@@ -14,8 +14,9 @@ from typing import Any
 
 from divtok.errors import DataError
 from divtok.imports.columns import NOT_THERE, check_named, only_column, usual_columns, value_at
-from divtok.imports.lines import Line, each, json_lines, json_object, read_bytes
+from divtok.imports.lines import NEXT_STEP, Line, each, json_lines
 from divtok.imports.row import BadRow, Imported, checked_name, checked_text, gold_answer, shown
+from divtok.json_lines import json_object, read_bytes
 
 COLUMN_FIELDS = ("question", "answer", "id")
 
@@ -105,7 +106,7 @@ def _model_name(path: Path, date: str) -> str | None:
     beside = sorted(file for file in path.parent.glob("*.json") if file.stem.endswith(f"_{date}"))
     names: dict[str, Path] = {}
     for file in beside:
-        name = json_object(read_bytes(file), str(file)).get("model_name")
+        name = json_object(read_bytes(file), str(file), next_step=NEXT_STEP).get("model_name")
         if isinstance(name, str) and name.strip():
             names[checked_text(name, "model_name", str(file))] = file
     if len(names) > 1:

@@ -6,13 +6,13 @@ that silently lost a problem is another benchmark.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError
+from divtok.json_lines import json_object, read_bytes
 from divtok.records import Problem
 
 _QUESTION_FIELDS = ("problem", "question")
@@ -39,34 +39,10 @@ def read_problems(path: Path, *, benchmark: str) -> list[Problem]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
-        ) from error
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise DataError(f"{where}: not UTF-8.", next_step="Save the file as UTF-8.") from error
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"{where}: not valid JSON ({error.msg}, column {error.colno}).",
-                next_step="Write one JSON object a line.",
-            ) from error
-        except (ValueError, RecursionError) as error:
-            # Python's own limits: thousands of digits in a number, or of brackets.
-            raise DataError(
-                f"{where}: JSON that cannot be read ({error}).",
-                next_step="Write long numbers as text, and nest nothing.",
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(f"{where}: not a JSON object.", next_step="Write one object a line.")
-        yield number, row
+    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield number, json_object(line, where, next_step="Write one JSON object a line.")
 
 
 def problem_from_row(row: dict[str, Any], benchmark: str, where: str) -> Problem:
