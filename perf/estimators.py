@@ -112,14 +112,19 @@ def find_smollm2() -> Path | None:
     return next(Path(spec.origin).parent.glob("*.gguf"), None)
 
 
+def without_middle_layer(loaded: LoadedModel) -> None:
+    """Take the middle layer out of a model, in place."""
+    layers = loaded.model.model.layers
+    del layers[len(layers) // 2]
+    loaded.model.config.num_hidden_layers -= 1
+    for number, layer in enumerate(layers):
+        layer.self_attn.layer_idx = number
+
+
 def smollm2_family(path: Path) -> Family:
     """The model and a copy of it without one middle layer, which is near it but not the same."""
     whole, shorter = (load_model(str(path), device="cpu") for _ in range(2))
-    layers = shorter.model.model.layers
-    del layers[len(layers) // 2]
-    shorter.model.config.num_hidden_layers -= 1
-    for number, layer in enumerate(layers):
-        layer.self_attn.layer_idx = number
+    without_middle_layer(shorter)
     problems = [
         Problem(str(number), "short questions", question, None)
         for number, question in enumerate(SMOLLM2_QUESTIONS)
