@@ -47,7 +47,7 @@ perf-gpu: $(VENV)/.demo .peers
 	$(BIN)/python -m perf render
 
 clean:
-	rm -rf $(VENV) .peers runs
+	rm -rf $(VENV) $(VLLM) .peers runs
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divtok needs Python 3.11 or newer")'

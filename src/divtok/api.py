@@ -136,6 +136,11 @@ def confidence(
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
     spec = ESTIMATORS.get(estimator)
     _check_evidence(spec)
+    if isinstance(pair, ServerPair) and (spec.needs_exact or spec.evidence):
+        raise UsageError(
+            f"'{estimator}' needs more than a server tells: its most likely tokens.",
+            next_step="Use another estimator, or models with weights here.",
+        )
     if spec.ranking_only:
         raise UsageError(
             f"'{estimator}' only ranks responses; it is no confidence.",

@@ -49,6 +49,10 @@ class ServerError(DivtokError):
     """A server cannot be reached, refuses what it is asked, or gives answers not to be trusted."""
 
 
+class ServerUnreachableError(ServerError):
+    """Nothing answers at the address of a server."""
+
+
 class ResourceError(DivtokError):
     """The machine has too little memory for what was asked."""
 

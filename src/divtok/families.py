@@ -75,9 +75,12 @@ def get_family(name: str) -> Family:
     return FAMILIES[name]
 
 
-def theta_for(p: str, q: str) -> float:
-    """The theta of the family that pairs these two models, white-box families first."""
-    for family in FAMILIES.values():
+def theta_for(p: str, q: str, *, foreign: bool = False) -> float:
+    """The theta of the family that pairs these two models.
+
+    White-box families come first, unless the text is known to be somebody else's.
+    """
+    for family in sorted(FAMILIES.values(), key=lambda f: foreign and f.reader is None):
         if family.auxiliary == q and any(
             family.pair_for(generator) == (p, q) for generator in family.generators
         ):

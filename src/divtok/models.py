@@ -74,16 +74,27 @@ class LoadedModel:
     @property
     def end_ids(self) -> frozenset[int]:
         """Token ids that end a turn: those generation stops at, and the tokenizer's own."""
-        sources = (
-            getattr(self.model, "generation_config", None),
-            self.model.config,
-            self.tokenizer,
-        )
-        found: list[Any] = []
-        for source in sources:
-            ids: Any = getattr(source, "eos_token_id", None)
-            found.extend(ids if isinstance(ids, list) else [ids])
-        return frozenset(int(token) for token in found if token is not None)
+        preset = getattr(self.model, "generation_config", None)
+        return end_ids_of(preset, self.model.config, self.tokenizer)
+
+
+def end_ids_of(*sources: Any) -> frozenset[int]:
+    """The end tokens that configs, generation presets and tokenizers name."""
+    found: list[Any] = []
+    for source in sources:
+        ids: Any = getattr(source, "eos_token_id", None)
+        found.extend(ids if isinstance(ids, list) else [ids])
+    return frozenset(int(token) for token in found if token is not None)
+
+
+def generation_preset(place: str, revision: str | None) -> Any:
+    """How a checkpoint wants to be sampled; None for the many that do not say."""
+    from transformers import GenerationConfig
+
+    try:
+        return GenerationConfig.from_pretrained(place, revision=revision or "main")
+    except OSError:
+        return None
 
 
 def load_tokenizer(

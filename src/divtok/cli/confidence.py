@@ -11,6 +11,7 @@ import typer
 
 from divtok.cli.options import JsonOption, PairOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
+from divtok.families import get_family
 from divtok.json_lines import json_object
 from divtok.models import DType
 
@@ -67,7 +68,15 @@ def confidence(
             "There is nothing to score.",
             next_step="Give --question and --response, or a response through a pipe.",
         )
+    if question is None and (tokens or as_json):
+        raise UsageError(
+            "A stream of rows is answered in JSON, without tokens.",
+            next_step="Leave out --tokens and --json, or give --question.",
+        )
+    _check(estimator, theta)
     models = _load(pair, family, server, dtype)
+    if theta is None and family is not None:
+        theta = get_family(family).theta  # two families may share a pair
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
     if question is None:
         _stream(options)
@@ -77,9 +86,18 @@ def confidence(
     text = _standard_input() if response in (None, "-") else response
     result = api.confidence(question, text or "", **options)
     if as_json:
-        print(json.dumps(_facts(result, tokens=tokens), ensure_ascii=False, allow_nan=False))
+        print(json.dumps(_facts(result, tokens=tokens), allow_nan=False))
     else:
         _show(result, tokens=tokens)
+
+
+def _check(estimator: str, theta: float | None) -> None:
+    """Refuse these before any model is loaded."""
+    from divtok.score import ESTIMATORS, check_parameter
+
+    ESTIMATORS.get(estimator)
+    if theta is not None:
+        check_parameter("theta", theta)
 
 
 def _load(
@@ -89,7 +107,6 @@ def _load(
     dtype: str,
 ) -> Pair | ServerPair:
     from divtok import api
-    from divtok.families import get_family
 
     if (pair is None) == (family is None):
         raise UsageError(
@@ -121,8 +138,9 @@ def _stream(options: dict[str, Any]) -> None:
         except NothingScoredError as error:
             failed += 1
             found = {"confidence": None, "reason": error.what}
-        # Under a name of its own, so that no field of the row's is lost.
-        print(json.dumps(row | {"divtok": found}, ensure_ascii=False), flush=True)
+        # Under a name of its own, so that no field of the row's is lost; escaped, because a pipe
+        # may not take every character.
+        print(json.dumps(row | {"divtok": found}), flush=True)
     if failed:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -137,11 +155,16 @@ def _rows() -> Iterator[dict[str, Any]]:
             where,
             next_step="Write one object a line, or give --question for a plain response.",
         )
-        missing = [n for n in ("question", "response") if not isinstance(row.get(n), str)]
-        if missing:
+        for name in ("question", "response"):
+            text = row.get(name)
+            if not isinstance(text, str) or any("\ud800" <= char <= "\udfff" for char in text):
+                raise DataError(
+                    f"{where}: no text under '{name}'.",
+                    next_step="Every line needs question and response.",
+                )
+        if "divtok" in row:
             raise DataError(
-                f"{where}: no text under '{missing[0]}'.",
-                next_step="Every line needs question and response.",
+                f"{where}: there is a field 'divtok' already.", next_step="Rename or remove it."
             )
         yield row
 

@@ -190,7 +190,9 @@ def fit(
     ] = None,
     name: NameOption = None,
     out: OutOption = None,
-    limit: Annotated[int, typer.Option("--limit", help="Problems of the fitting set.")] = 100,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Problems of the fitting set; 100 by default.")
+    ] = None,
     file: Annotated[
         str | None, typer.Option("--file", help="Local JSONL instead of the family's fitting set.")
     ] = None,
@@ -206,7 +208,7 @@ def fit(
     from divtok.pipeline.whole import run_stages
 
     if run is not None:
-        if family is not None or overrides or file is not None:
+        if any(given is not None for given in (family, overrides, file, name, out, limit)):
             raise UsageError(
                 "--run takes everything from the run.", next_step="Leave out the other arguments."
             )
@@ -224,7 +226,7 @@ def fit(
         f"family={family}",
         f"generators=['{preset.generators[0].model}']",
         f"benchmarks=['{preset.fit_benchmark}']",
-        f"limit={limit}",
+        f"limit={100 if limit is None else limit}",
         "subset_seed=0",
     ]
     if file is not None:

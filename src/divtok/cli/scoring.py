@@ -9,7 +9,7 @@ import typer
 
 from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
 from divtok.cli.runs import leave_if_failed, print_notes, print_tables, report_results
-from divtok.config import RunConfig, to_yaml
+from divtok.config import FOREIGN_ENGINES, RunConfig, to_yaml
 from divtok.errors import UsageError
 from divtok.families import get_family, theta_for
 from divtok.progress import say
@@ -39,6 +39,11 @@ def score(
     store = open_run(run)
     given = _with_theta(overrides or [], theta)
     if pair is None and family is None:
+        if retry_failed:
+            raise UsageError(
+                "--retry-failed reads again what failed, but there is nothing to read with.",
+                next_step="Give --pair P Q or --family NAME too.",
+            )
         for override in given:
             if not override.startswith("score."):
                 raise UsageError(
@@ -50,7 +55,8 @@ def score(
             stages.score(store, config)
             store.write_config(to_yaml(config))
         return
-    config = results.stored_config(store, _read_by(pair, family, given))
+    foreign = results.stored_config(store).generate.engine in FOREIGN_ENGINES
+    config = results.stored_config(store, _read_by(pair, family, given, foreign=foreign))
     read_and_report(store, config, retry_failed=retry_failed)
 
 
@@ -71,7 +77,9 @@ def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False
     leave_if_failed(store)
 
 
-def _read_by(pair: tuple[str, str] | None, family: str | None, overrides: list[str]) -> list[str]:
+def _read_by(
+    pair: tuple[str, str] | None, family: str | None, overrides: list[str], *, foreign: bool
+) -> list[str]:
     """Overrides that put the pair and the theta that belongs to it into a stored config."""
     if pair is not None and family is not None:
         raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
@@ -83,8 +91,12 @@ def _read_by(pair: tuple[str, str] | None, family: str | None, overrides: list[s
     assert pair is not None  # one of the two is given
     p, q = pair
     # As YAML text, so that a name is never taken for a number.
-    reads = [f"trace.reader={json.dumps(p)}", f"trace.auxiliary={json.dumps(q)}"]
-    return [*overrides, *reads, *([] if has_theta else [f"score.theta={theta_for(p, q)}"])]
+    reads = [
+        f"trace.{key}={json.dumps(name, ensure_ascii=False)}"
+        for key, name in (("reader", p), ("auxiliary", q))
+    ]
+    theta = [] if has_theta else [f"score.theta={theta_for(p, q, foreign=foreign)}"]
+    return [*overrides, *reads, *theta]
 
 
 def _with_theta(overrides: list[str], theta: float | None) -> list[str]:

@@ -172,7 +172,7 @@ def _logprob(
     with np.errstate(over="ignore"):
         array = np.array(values, dtype=np.float64).astype(np.float32)
     usable = np.isfinite(array).all() and (array <= _ROUNDING).all()
-    return array if usable else None
+    return np.minimum(array, np.float32(0)) if usable else None
 
 
 def _for_every_token(n: int, n_ids: int, completion_tokens: int | None, *, apart: bool) -> bool:

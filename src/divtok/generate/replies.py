@@ -13,7 +13,7 @@ from divtok.generate.decoding import Ask, Written, decode
 from divtok.models import LoadedModel
 from divtok.problems.encode import follow_up_ids
 from divtok.problems.prompts import CONFIDENCE_QUESTION
-from divtok.records import Reply, Trajectory
+from divtok.records import Reply, Sampling, Trajectory
 
 MAX_TOKENS = 512
 
@@ -36,15 +36,15 @@ def reply_batch(
     reply has at most `max_tokens` tokens, and fewer where the model's context ends earlier. A
     conversation that leaves no room at all gets an empty reply with the reason.
     """
-    _check(trajectories, max_tokens)
+    if not trajectories:
+        return []
+    sampling = _shared_sampling(trajectories, max_tokens)
     asks = [
         _ask(loaded, trajectory, question, follow_up, max_tokens)
         for trajectory, question in zip(trajectories, questions, strict=True)
     ]
     fitting = [row for row, ask in enumerate(asks) if ask.limit > 0]
-    written = (
-        decode(loaded, [asks[row] for row in fitting], trajectories[0].sampling) if fitting else []
-    )
+    written = decode(loaded, [asks[row] for row in fitting], sampling) if fitting else []
     said = dict(zip(fitting, written, strict=True))
     return [
         _reply(loaded, trajectory, said[row]) if row in said else _no_room(loaded, trajectory, ask)
@@ -52,8 +52,15 @@ def reply_batch(
     ]
 
 
-def _check(trajectories: Sequence[Trajectory], max_tokens: int) -> None:
-    if len({trajectory.sampling for trajectory in trajectories}) > 1:
+def _shared_sampling(trajectories: Sequence[Trajectory], max_tokens: int) -> Sampling:
+    sampling = trajectories[0].sampling
+    if sampling is None:
+        raise UsageError(
+            f"It is not known how trajectory '{trajectories[0].key}' was sampled, nor then how its "
+            "reply is to be.",
+            next_step="Ask about trajectories that divtok sampled.",
+        )
+    if any(trajectory.sampling != sampling for trajectory in trajectories):
         raise UsageError(
             "All trajectories of a batch must share one sampling.", next_step="Split the batch."
         )
@@ -62,6 +69,7 @@ def _check(trajectories: Sequence[Trajectory], max_tokens: int) -> None:
             f"A reply of at most {max_tokens} tokens says nothing.",
             next_step="Give max_tokens 1 or more.",
         )
+    return sampling
 
 
 def _ask(

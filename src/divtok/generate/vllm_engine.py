@@ -19,7 +19,15 @@ from divtok.errors import ModelError, UsageError
 from divtok.generate.decoding import Ask, Written
 from divtok.generate.engine import Job, ask_of, trajectory_of
 from divtok.model_errors import need_module, need_transformers, reading
-from divtok.models import DType, load_tokenizer, model_place, read_config, resolve_dtype
+from divtok.models import (
+    DType,
+    end_ids_of,
+    generation_preset,
+    load_tokenizer,
+    model_place,
+    read_config,
+    resolve_dtype,
+)
 from divtok.records import Sampling, Trajectory
 
 # vLLM quietly raises a temperature between 0 and this one, and takes none above the other.
@@ -36,6 +44,10 @@ _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_NO_USAGE_STATS": "1",
 }
+
+# Compiling takes minutes, and a compiler. The CPU build of 0.32 dies as soon as it reads the prompt
+# of a row with a seed in two parts.
+_FOR_THE_CPU = {"enforce_eager": True, "enable_chunked_prefill": False}
 
 _ELSEWHERE = (
     "Use generate.engine=transformers, or start a server where there is a GPU and use "
@@ -170,9 +182,9 @@ def load_vllm(
         # The checkpoint's own preset must not change how we sample.
         "generation_config": "vllm",
         "use_tqdm_on_load": False,  # the stages report their own progress
-        # Compiling for the CPU takes minutes, and a compiler.
-        "enforce_eager": device == "cpu",
     }
+    if device == "cpu":
+        options |= _FOR_THE_CPU
     if gpu_memory is not None:
         options["gpu_memory_utilization"] = gpu_memory
     return VllmEngine(ref, _start(ref, options), vocabulary, max_length=max_length)
@@ -251,7 +263,7 @@ def _start(ref: str, options: Mapping[str, Any]) -> Any:
 def _read_vocabulary(ref: str, place: str, revision: str | None) -> Vocabulary:
     config = read_config(place, ref, revision, False)
     tokenizer = load_tokenizer(ref, revision=revision)
-    end_ids = _end_ids(config, _generation_preset(place, revision), tokenizer)
+    end_ids = end_ids_of(config, generation_preset(place, revision), tokenizer)
     if not end_ids:
         raise ModelError(
             f"The model '{ref}' names no end token, so no response would ever end.",
@@ -266,21 +278,3 @@ def _read_vocabulary(ref: str, place: str, revision: str | None) -> Vocabulary:
             next_step="Use generate.engine=transformers.",
         )
     return Vocabulary(tokenizer, end_ids, padding)
-
-
-def _end_ids(*sources: Any) -> frozenset[int]:
-    """Those of a model's config and preset and its tokenizer, as `LoadedModel.end_ids` has them."""
-    found: list[Any] = []
-    for source in sources:
-        ids: Any = getattr(source, "eos_token_id", None)
-        found.extend(ids if isinstance(ids, list) else [ids])
-    return frozenset(int(token) for token in found if token is not None)
-
-
-def _generation_preset(place: str, revision: str | None) -> Any:
-    from transformers import GenerationConfig
-
-    try:
-        return GenerationConfig.from_pretrained(place, revision=revision or "main")
-    except OSError:  # Not every checkpoint has one; its config, read before, is always there.
-        return None

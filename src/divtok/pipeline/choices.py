@@ -10,7 +10,7 @@ from pathlib import Path
 from divtok.config import FOREIGN_ENGINES, RunConfig
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import Generator
-from divtok.pipeline.common import digest_of, scored_pairs
+from divtok.pipeline.common import digest_of, reader_tokenizer, scored_pairs
 from divtok.score import Estimator, expand_estimators
 from divtok.trace.projection import Projection
 
@@ -24,10 +24,11 @@ def chosen_estimators(config: RunConfig) -> list[Estimator]:
     if names is None:
         # Under the other protocols every response states a confidence, so it costs nothing.
         names = ["trace" if config.protocol == "cot" else "verbalized_protocol"]
-        served = any(p in config.servers for p, _ in scored_pairs(config).values())
-        found = expand_estimators([*names, *ALWAYS_SCORED])
-        return [spec for spec in found if not (served and spec.needs_exact)]
-    return expand_estimators([*names, *ALWAYS_SCORED])
+    found = expand_estimators([*names, *ALWAYS_SCORED])
+    if any(p in config.servers for p, _ in scored_pairs(config).values()):
+        # Of a set, those that servers cannot answer are left out; one that is named stays.
+        return [spec for spec in found if spec.name in names or not spec.needs_exact]
+    return found
 
 
 def needed_evidence(config: RunConfig) -> frozenset[str]:
@@ -40,7 +41,10 @@ def check_choices(config: RunConfig) -> None:
     _check_servers(config)
     _check_evidence(config)
     for ref in models_read(config):
-        digest_of(config, ref)  # an error where it is not there
+        if ref in config.servers:
+            reader_tokenizer(config, ref)  # an error where it is not there
+        else:
+            digest_of(config, ref)  # likewise
     names = config.benchmark_names()
     for name in config.benchmark_files:
         if name not in names:
@@ -61,10 +65,18 @@ def check_choices(config: RunConfig) -> None:
                 )
 
 
-def _check_servers(config: RunConfig) -> None:
-    """Refuse half a pair behind a server, and addresses that are none."""
+def check_addresses(config: RunConfig) -> None:
+    """Refuse addresses that are none, and those with a password, before they are written down."""
     for url in config.servers.values():
         config.trace.server.settings(url)
+    api = config.generate.api
+    if api.base_url is not None:
+        api.settings(api.base_url)
+
+
+def _check_servers(config: RunConfig) -> None:
+    """Refuse half a pair behind a server, and names that nobody reads with."""
+    check_addresses(config)
     for generator in config.generator_presets():
         for p, q in config.pairs_for(generator):
             if (p in config.servers) != (q in config.servers):
@@ -74,13 +86,24 @@ def _check_servers(config: RunConfig) -> None:
                     "in one way.",
                     next_step=f"Give servers.{other}=URL too, or leave out servers.{served}.",
                 )
+    section = config.generate
+    if section.engine == "vllm" and (section.device or section.device_map):
+        raise ConfigError(
+            "vLLM finds its GPUs itself: generate.device and .device_map say nothing to it.",
+            next_step="Leave them out; generate.vllm.tensor_parallel spreads a model over GPUs.",
+        )
     read = models_read(config)
-    for key, named in (("servers", config.servers), ("tokenizers", config.tokenizers)):
+    known = [*read, *(generator.model for generator in config.generator_presets())]
+    for key, named, models in (
+        ("servers", config.servers, read),
+        ("tokenizers", config.tokenizers, read),
+        ("served_names", config.served_names, known),
+    ):
         for name in named:
-            if name not in read:
+            if name not in models:
                 raise ConfigError(
-                    f"{key} names '{name}', which is not among the models that read.",
-                    next_step=did_you_mean(name, read),
+                    f"{key} names '{name}', which is not among the models that take part.",
+                    next_step=did_you_mean(name, models),
                 )
 
 

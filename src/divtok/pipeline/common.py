@@ -131,7 +131,7 @@ def check_section(
 
 def digest_of(config: RunConfig, ref: str) -> str:
     if ref in config.servers:
-        return SERVED
+        return f"{SERVED} as {config.served_names.get(ref, ref)}"
     return model_digest(ref, revision=config.revisions.get(ref))
 
 

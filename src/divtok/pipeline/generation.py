@@ -8,6 +8,8 @@ exactly the rows of an uninterrupted one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Generator as ContextGenerator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,9 +17,10 @@ from divtok.config import RunConfig, resolve, to_yaml
 from divtok.families import Generator
 from divtok.generate.api import Response, respond_all
 from divtok.generate.engine import Job, generate_batch
-from divtok.generate.vllm_engine import load_vllm
+from divtok.generate.vllm_engine import check_sampling, load_vllm
 from divtok.models import load_model
 from divtok.pipeline.calls import api_options, say_what_calls_took
+from divtok.pipeline.choices import check_addresses
 from divtok.pipeline.common import (
     check_section,
     chunks,
@@ -68,6 +71,7 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
 
 def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """problems -> trajectories"""
+    check_addresses(config)
     if config.generate.engine == "imported":
         stored_trajectories(run)  # an error where there are none
         run.write_config(to_yaml(resolve(config)))
@@ -93,17 +97,22 @@ def _sample(
     with track(f"generate {generator.model}", total=len(jobs), done=done) as advance:
         if not missing:
             return
-        sample = _load(config, generator)
-        for batch in missing:
-            made = sample(batch)
-            run.trajectories.append([t for t in made if (t.key,) not in present])
-            advance(len(batch))
+        with _loaded(config, generator) as sample:
+            for batch in missing:
+                made = sample(batch)
+                run.trajectories.append([t for t in made if (t.key,) not in present])
+                advance(len(batch))
 
 
-def _load(config: RunConfig, generator: Generator) -> Callable[[Sequence[Job]], list[Trajectory]]:
+@contextmanager
+def _loaded(
+    config: RunConfig, generator: Generator
+) -> ContextGenerator[Callable[[Sequence[Job]], list[Trajectory]]]:
+    """What samples a batch; the model's memory is free again afterwards, for those that read."""
     section = config.generate
     if section.engine == "vllm":
-        engine = load_vllm(
+        check_sampling(config.sampling_for(generator))
+        with load_vllm(
             generator.model,
             revision=config.revisions.get(generator.model),
             dtype=section.dtype,
@@ -111,10 +120,11 @@ def _load(config: RunConfig, generator: Generator) -> Callable[[Sequence[Job]], 
             max_length=config.sampling_for(generator).max_length,
             gpu_memory=section.vllm.gpu_memory,
             seed=config.seed,
-        )
-        return engine.generate_batch
+        ) as engine:
+            yield engine.generate_batch
+        return
     loaded = load_model(generator.model, **load_options(config, section, generator.model))
-    return lambda batch: generate_batch(loaded, batch)
+    yield lambda batch: generate_batch(loaded, batch)
 
 
 def _ask_server(

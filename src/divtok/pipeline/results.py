@@ -119,7 +119,8 @@ def _groups(run: Run, trajectories: Sequence[Trajectory]) -> list[ScoredGroup]:
             members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
     if not members:
         raise NothingScoredError(
-            f"The run {run.path} has no gold answers, so there is nothing to evaluate against.",
+            f"Not one row of the run {run.path} has both a response and a gold answer, so there is "
+            "nothing to evaluate.",
             next_step="Its confidences are in the table 'confidences'; import it with gold answers "
             "to evaluate them.",
         )

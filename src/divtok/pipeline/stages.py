@@ -16,7 +16,16 @@ from divtok.pipeline.choices import chosen_estimators
 from divtok.pipeline.common import chunks, scored_pairs, stored_trajectories
 from divtok.pipeline.evidence import collect
 from divtok.progress import say, track
-from divtok.records import Confidence, Reading, Reply, Scalar, StepRewards, Trace, Verdict
+from divtok.records import (
+    GOLD_MISSING,
+    Confidence,
+    Reading,
+    Reply,
+    Scalar,
+    StepRewards,
+    Trace,
+    Verdict,
+)
 from divtok.score import Estimator, bind_parameters, score_evidence
 from divtok.score.registry import NOT_GATHERED
 from divtok.store.run import Run
@@ -30,9 +39,13 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     trajectories = stored_trajectories(run)
     present = run.grades.keys()
     failed = {t.key for t in trajectories if t.failed}
+    golds = {t.key: problems[t.benchmark, t.problem_id].answer for t in trajectories}
     for stored in run.grades.read():
-        had_none = (stored.reason or "").startswith(NO_RESPONSE) and stored.key not in failed
-        if had_none or (retry_failed and stored.verdict == Verdict.UNDETERMINED):
+        # A response or a gold answer that was missing may have come since.
+        answered = (stored.reason or "").startswith(NO_RESPONSE) and stored.key not in failed
+        known = stored.reason == GOLD_MISSING and golds.get(stored.key) is not None
+        again = retry_failed and stored.verdict == Verdict.UNDETERMINED
+        if answered or known or again:
             present.discard((stored.key,))
     missing = [t for t in trajectories if (t.key,) not in present]
     done = len(trajectories) - len(missing)

@@ -46,7 +46,7 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     trajectories = stored_trajectories(run)
     questions = stored_questions(run)
     needed = needed_evidence(config)
-    _check_pairs(run, config)
+    check_pairs(run, config)
     if "projected" in needed:
         projected = stored_readings(run, "projected")
         check_section(run, projected, "projected", _projection_identity(config))
@@ -119,6 +119,10 @@ def _served_pair(config: RunConfig, p: str, q: str) -> ReadBatch:
         q_server=section.settings(config.servers[q]),
         p_tokenizer=config.tokenizers.get(p, p),
         q_tokenizer=config.tokenizers.get(q, q),
+        p_revision=config.revisions.get(config.tokenizers.get(p, p)),
+        q_revision=config.revisions.get(config.tokenizers.get(q, q)),
+        p_served_name=config.served_names.get(p),
+        q_served_name=config.served_names.get(q),
         top_k=section.top_k,
         form=section.form,
     )
@@ -204,7 +208,7 @@ def _readers(config: RunConfig) -> list[tuple[Generator, tuple[str, str]]]:
     return [(g, pair) for g in config.generator_presets() for pair in config.pairs_for(g)]
 
 
-def _check_pairs(run: Run, config: RunConfig) -> None:
+def check_pairs(run: Run, config: RunConfig) -> None:
     """Each pair answers for its own traces, so that one more pair can come later."""
     traces, chains = run.traces.keys(), run.chains.keys()
     for p, q in dict.fromkeys(pair for _, pair in _readers(config)):
@@ -217,7 +221,8 @@ def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
     section = config.trace
     asked: dict[str, object] = {}
     if p in config.servers:
-        asked["top_k"] = section.server.top_k
+        tokenizers = {ref: config.tokenizers.get(ref, ref) for ref in (p, q)}
+        asked = {"top_k": section.server.top_k, "tokenizers": tokenizers}
     return asked | {
         "models": {ref: digest_of(config, ref) for ref in (p, q)},
         "dtype": {

@@ -17,6 +17,7 @@ def run_stages(
     """
     check_choices(config)
     with store.lock():
+        tracing.check_pairs(store, config)  # before the config is written down
         if sampled:
             store.write_config(to_yaml(resolve(config)))
         else:

@@ -12,12 +12,18 @@ def certified_sentence(found: Certified) -> str:
     """One sentence for one generator and pair, without their names."""
     if found.share is None:
         return "there are no reasoning tokens."
+    certain = f"{100 * found.share:.2f} %"
+    if found.open and certain == "100.00 %":
+        certain = "over 99.99 %"  # an open token is never rounded away
+    of_all = f"{certain} of {found.tokens:,} reasoning tokens are certain at theta {found.theta:g}"
+    if not found.open:
+        return f"{of_all}, {found.divergent:,} of them divergent: every count is certain."
+    is_open = "1 is open" if found.open == 1 else f"{found.open:,} are open"
     return (
-        f"{100 * found.share:.2f} % of {found.tokens:,} reasoning tokens are certain at theta "
-        f"{found.theta:g}, {found.divergent:,} of them divergent; {found.open:,} are open. All "
-        f"counts together lie between {found.divergent:,} and {found.divergent + found.open:,}. "
+        f"{of_all}, {found.divergent:,} of them divergent; {is_open}. All counts together lie "
+        f"between {found.divergent:,} and {found.divergent + found.open:,}. "
         f"{found.trajectories_certain:,} of {found.trajectories:,} trajectories have a certain "
-        f"count; at most {found.largest_open:,} tokens of one are open."
+        f"count; the count of one is open by {found.largest_open:,} at most."
     )
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from divtok.errors import MissingExtraError, ServerError, UsageError
+from divtok.errors import MissingExtraError, ServerError, ServerUnreachableError, UsageError
 from divtok.servers.settings import ServerSettings
 from divtok.servers.waiting import Pauses, retry_after
 from divtok.servers.words import error_code, hide, message_in, tidy
@@ -214,7 +214,7 @@ class ServerClient:
         return pause, None
 
     def _raise_unreachable(self, setbacks: list[str]) -> NoReturn:
-        raise ServerError(
+        raise ServerUnreachableError(
             f"{self.settings.base_url} cannot be reached: {setbacks[-1]}",
             next_step="Start the server, or check the base URL.",
         )

@@ -124,15 +124,17 @@ class Layout(Generic[R]):
             if _describe(theirs) not in (_describe(mine), _describe(mine.with_nullable(False)))
         ]
 
-    def completed(self, table: ArrowTable) -> ArrowTable:
-        """A table with some or all columns of this layout, in its present schema.
+    def completed(self, table: ArrowTable, names: Sequence[str] | None = None) -> ArrowTable:
+        """The columns of these names, or all, in the layout's present schema.
 
-        Optional columns that an earlier version did not write are added, empty.
+        Optional ones that an earlier version did not write are added, empty.
         """
-        for column in self.columns:
+        wanted = [c for c in self.columns if names is None or c.name in names]
+        for column in wanted:
             if column.nullable and column.name not in table.column_names:
                 table = table.append_column(column.field(), pa.nulls(len(table), column.type))
-        return table.select(self.schema.names).cast(self.schema)
+        schema = pa.schema([c.field() for c in wanted], metadata=self.schema.metadata)
+        return table.select(schema.names).cast(schema)
 
     def _as_in(self, names: Sequence[str]) -> ArrowSchema:
         """This schema without the optional columns that are not among the names."""

@@ -213,7 +213,7 @@ class Table(Generic[R]):
             if not differences:
                 # A thread of Arrow's may still hold `data` when Python ends, and then aborts it.
                 table = file.read(columns, use_threads=False)
-                return table if columns is not None else self.layout.completed(table)
+                return self.layout.completed(table, columns)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(shard, str(error)) from error
         raise StoreError(

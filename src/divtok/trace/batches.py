@@ -17,7 +17,6 @@ from divtok.progress import say
 from divtok.records import Trajectory
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace
-from divtok.trace.models import Reader
 from divtok.trace.packs import Ids, Indices, plan_packs
 
 if TYPE_CHECKING:
@@ -106,14 +105,13 @@ def check_ids(row: Row, width: int) -> None:
             )
 
 
-def too_long(row: Row, reader: Reader) -> str | None:
-    """Why a row does not fit the model's context; None where it does."""
-    limit = reader.context_length
+def too_long(row: Row, reader: str, limit: int | None) -> str | None:
+    """Why a row does not fit what a model reads at most; None where it does."""
     if limit is None or row.length <= limit:
         return None
     return (
         f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
-        f"{reader.name} reads {limit}"
+        f"{reader} reads {limit}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.errors import DataError, ModelError
+from divtok.errors import ModelError
 from divtok.models import DType, Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.attention import AttentionLog
@@ -22,7 +22,7 @@ from divtok.trace.extras import Extras, Read
 from divtok.trace.heads import pair_metrics
 from divtok.trace.models import Reader, load_reader
 from divtok.trace.packs import Ids, Pack, build_pack
-from divtok.trace.spans import answer_tokens, turn_end
+from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.uqac import chain_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Pair:
         if not len(row.token_ids):
             return self._failed(row, "empty", NO_TOKENS)
         for reader in (self.p, self.q):
-            reason = too_long(row, reader)
+            reason = too_long(row, reader.name, reader.context_length)
             if reason is not None:
                 return self._failed(row, "too_long", reason)
         return None
@@ -173,45 +173,19 @@ class Pair:
                     f"the logits of {reader.name} are no distribution (NaN, +inf or all masked) "
                     f"at response token {int(np.argmin(finite))} of {len(finite)}",
                 )
-        tokens = row.token_ids.tolist()
-        text = row.text
-        if text is None:
-            text = self.p.tokenizer.decode(
-                tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-        try:
-            answer = answer_tokens(self.p.tokenizer, tokens, text, row.protocol)
-        except DataError as error:
-            what = f"Trajectory '{row.key}': {error.what}"
-            raise DataError(what, next_step=error.next_step) from error
-        per_token: dict[str, Any] = {name: columns[name].copy() for name in PER_TOKEN_FIELDS}
-        return Trace(
-            key=row.key,
-            p=self.p.name,
-            q=self.q.name,
-            **per_token,
-            answer_start=None if answer is None else answer[0],
-            answer_stop=None if answer is None else answer[1],
-            turn_end=turn_end(tokens, self.p.end_ids | self.q.end_ids),
+        return trace_of(
+            row,
+            self.p.name,
+            self.q.name,
+            {name: columns[name].copy() for name in PER_TOKEN_FIELDS},
+            tokenizer=self.p.tokenizer,
+            end_ids=self.p.end_ids | self.q.end_ids,
             dropped_mass_p=float(columns["dropped_p"].max()),
             dropped_mass_q=float(columns["dropped_q"].max()),
         )
 
     def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:
-        nothing: dict[str, Any] = {name: np.empty(0, dtype=np.float32) for name in PER_TOKEN_FIELDS}
-        return Trace(
-            key=row.key,
-            p=self.p.name,
-            q=self.q.name,
-            **nothing,
-            answer_start=None,
-            answer_stop=None,
-            turn_end=0,
-            dropped_mass_p=0.0,  # the largest over no positions
-            dropped_mass_q=0.0,
-            status=status,
-            reason=reason,
-        )
+        return trace_without_numbers(row, self.p.name, self.q.name, status, reason)
 
 
 def load_pair(

@@ -205,7 +205,7 @@ def _read(
 def _unreadable(row: Row, reader: Reader) -> str | None:
     if not len(row.token_ids):
         return NO_TOKENS
-    return too_long(row, reader)
+    return too_long(row, reader.name, reader.context_length)
 
 
 def _check_shapes(states: Tensor, head: Head, targets: Tensor) -> None:

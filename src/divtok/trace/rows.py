@@ -67,13 +67,3 @@ def trace_without_numbers(row: Row, p: str, q: str, status: TraceStatus, reason:
         status=status,
         reason=reason,
     )
-
-
-def over_limit(row: Row, reader: str, limit: int | None) -> str | None:
-    """Why a row does not fit the model's context; None where it does."""
-    if limit is None or row.length <= limit:
-        return None
-    return (
-        f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
-        f"{reader} reads {limit}"
-    )

@@ -247,7 +247,7 @@ def _best_tangents(
         lambda t: left_of_q(t) > t * left_of_p(t), np.minimum(least, most), np.maximum(least, most)
     )
     apart = least >= most
-    return np.exp2(np.where(apart, least, between)), np.exp2(np.where(apart, least, between))
+    return np.exp2(np.where(apart, least, between)), np.exp2(np.where(apart, most, between))
 
 
 def _bisect(

@@ -8,8 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from divtok.errors import ModelError, ServerError, UsageError, did_you_mean
-from divtok.models import load_tokenizer, model_place, read_config
+from divtok.errors import (
+    ModelError,
+    ServerError,
+    ServerUnreachableError,
+    UsageError,
+    did_you_mean,
+)
+from divtok.models import (
+    end_ids_of,
+    generation_preset,
+    load_tokenizer,
+    model_place,
+    read_config,
+)
 from divtok.servers.client import ServerClient
 from divtok.servers.settings import ServerSettings
 from divtok.trace.topk.alignment import check_alignment
@@ -59,13 +71,15 @@ def load_server_model(
     *,
     tokenizer: Any = None,
     revision: str | None = None,
+    served_name: str | None = None,
     top_k: int = 20,
     form: FormChoice = "auto",
 ) -> ServerModel:
     """Find the model on its server and check the server; ServerError where it is not to be trusted.
 
     `tokenizer` is a tokenizer or a ref to one; without it, `name` is the ref. From a ref the
-    model's config is read too, if it is there.
+    model's config is read too, if it is there. The server is asked for `served_name`; without it,
+    for `name` or the only model it has.
     """
     if top_k < 1:
         raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
@@ -74,7 +88,7 @@ def load_server_model(
     local = _read_local(name if tokenizer is None else tokenizer, revision)
 
     async def connect(client: ServerClient) -> ServerModel:
-        model, limit = _pick(name, await client.get("models"), settings)
+        model, limit = _pick(name, served_name, await client.get("models"), settings)
         asker, rounding = await _first_that_answers(
             client,
             [
@@ -109,6 +123,8 @@ async def _first_that_answers(
     for asker in askers:
         try:
             known = await asker.answers_in_form(client, probe)
+        except ServerUnreachableError:
+            raise  # it will not be there for another form either
         except ServerError as error:
             refusals.append(f"{asker.form}: {error.what}")
             continue
@@ -122,7 +138,9 @@ async def _first_that_answers(
     )
 
 
-def _pick(name: str, answer: Any, settings: ServerSettings) -> tuple[str, int | None]:
+def _pick(
+    name: str, served_name: str | None, answer: Any, settings: ServerSettings
+) -> tuple[str, int | None]:
     """What the server calls the model, and the most tokens it takes at once, if it says so."""
     entries = answer.get("data") if isinstance(answer, dict) else None
     listed: dict[str, Any] = {
@@ -130,12 +148,15 @@ def _pick(name: str, answer: Any, settings: ServerSettings) -> tuple[str, int | 
         for entry in (entries if isinstance(entries, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), str)
     }
-    picked = name if name in listed else next(iter(listed)) if len(listed) == 1 else None
+    wanted = served_name or name
+    picked = wanted if wanted in listed else None
+    if picked is None and served_name is None and len(listed) == 1:
+        [picked] = listed
     if picked is None:
         there = ", ".join(sorted(listed)[:20]) or "none at all"
         raise ServerError(
-            f"The server {settings.base_url} has no model '{name}'; it has: {there}.",
-            next_step="Serve the model under that name, or name another server for it.",
+            f"The server {settings.base_url} has no model '{wanted}'; it has: {there}.",
+            next_step=f"Say which it is: served_names.{name}=NAME, or name another server for it.",
         )
     limit = listed[picked].get("max_model_len")
     return picked, limit if isinstance(limit, int) and limit > 0 else None
@@ -143,30 +164,13 @@ def _pick(name: str, answer: Any, settings: ServerSettings) -> tuple[str, int | 
 
 def _read_local(tokenizer: Any, revision: str | None) -> _Local:
     if not isinstance(tokenizer, str):
-        return _Local(tokenizer, None, _ids(tokenizer))
+        return _Local(tokenizer, None, end_ids_of(tokenizer))
     loaded = load_tokenizer(tokenizer, revision=revision)
     place = model_place(tokenizer)
     try:
         config = read_config(place, tokenizer, revision, False)
     except ModelError:
         # A tokenizer may lie in a folder by itself. Without a width no trace is called exact.
-        return _Local(loaded, None, _ids(loaded))
-    ends = _ids(loaded) | _ids(config) | _ids(_generation_preset(place, revision))
+        return _Local(loaded, None, end_ids_of(loaded))
+    ends = end_ids_of(loaded, config, generation_preset(place, revision))
     return _Local(loaded, config.get_text_config().vocab_size, ends)
-
-
-def _generation_preset(place: str, revision: str | None) -> Any:
-    from transformers import GenerationConfig
-
-    try:
-        return GenerationConfig.from_pretrained(place, revision=revision or "main")
-    except OSError:
-        return None  # many models have none
-
-
-def _ids(source: Any) -> frozenset[int]:
-    """The end tokens that a tokenizer or a config names."""
-    found: Any = getattr(source, "eos_token_id", None)
-    return frozenset(
-        int(i) for i in (found if isinstance(found, list) else [found]) if i is not None
-    )

@@ -17,10 +17,10 @@ from divtok.records import Trace, Trajectory
 from divtok.servers.client import Posted, ServerClient
 from divtok.servers.each import for_each
 from divtok.servers.settings import ServerSettings
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, row_of
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, row_of, too_long
 from divtok.trace.divergence import FloatArray64
 from divtok.trace.pair import check_vocabularies
-from divtok.trace.rows import over_limit, trace_of, trace_without_numbers
+from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.topk.answers import known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.exact import exact_columns, is_whole
@@ -101,7 +101,7 @@ class ServerPair:
         if not len(row.token_ids):
             return trace_without_numbers(row, self.p.name, self.q.name, "empty", NO_TOKENS)
         for model in (self.p, self.q):
-            reason = over_limit(row, model.name, model.context_length)
+            reason = too_long(row, model.name, model.context_length)
             if reason is not None:
                 return trace_without_numbers(row, self.p.name, self.q.name, "too_long", reason)
         return None
@@ -147,8 +147,9 @@ class ServerPair:
         unknown = np.full(len(low), np.nan, dtype=np.float32)
         names = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
         columns = {
-            "logprob_p": own_p.astype(np.float32),
-            "logprob_q": own_q.astype(np.float32),
+            # Checked before: above 0 only by as much as the servers round.
+            "logprob_p": np.minimum(own_p, 0.0).astype(np.float32),
+            "logprob_q": np.minimum(own_q, 0.0).astype(np.float32),
             "jsd_bits": ((low.astype(np.float64) + high) / 2).astype(np.float32),
             **{name: unknown.copy() for name in names},
         }
@@ -179,20 +180,29 @@ def load_server_pair(
     q_tokenizer: Any = None,
     p_revision: str | None = None,
     q_revision: str | None = None,
+    p_served_name: str | None = None,
+    q_served_name: str | None = None,
     top_k: int = 20,
     form: FormChoice = "auto",
 ) -> ServerPair:
     """Find p and q on their servers and check both; see `load_server_model` for what is asked.
 
-    A tokenizer is given as such or as a ref; without one the model's own name is the ref.
+    A tokenizer is given as such or as a ref; without one the model's own name is the ref. A served
+    name is what its server calls the model, where that is something else.
     """
     models = [
         load_server_model(
-            name, settings, tokenizer=tokenizer, revision=revision, top_k=top_k, form=form
+            name,
+            settings,
+            tokenizer=tokenizer,
+            revision=revision,
+            served_name=served_name,
+            top_k=top_k,
+            form=form,
         )
-        for name, settings, tokenizer, revision in (
-            (p, p_server, p_tokenizer, p_revision),
-            (q, q_server, q_tokenizer, q_revision),
+        for name, settings, tokenizer, revision, served_name in (
+            (p, p_server, p_tokenizer, p_revision, p_served_name),
+            (q, q_server, q_tokenizer, q_revision, q_served_name),
         )
     ]
     return ServerPair(*models)
