@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from divtok.score import estimator
     from divtok.trace.divergence import jsd_bits
     from divtok.trace.pair import Pair
+    from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
 _HOME = {
     "Confidence": "divtok.records",
@@ -41,6 +42,7 @@ _HOME = {
     "Problem": "divtok.records",
     "Result": "divtok.api",
     "Sampling": "divtok.records",
+    "ServerPair": "divtok.trace.topk.server_pair",
     "Token": "divtok.api",
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
@@ -51,6 +53,7 @@ _HOME = {
     "grade_answer": "divtok.grade",
     "jsd_bits": "divtok.trace.divergence",
     "load_pair": "divtok.api",
+    "load_server_pair": "divtok.trace.topk.server_pair",
 }
 
 __all__ = [
@@ -62,6 +65,7 @@ __all__ = [
     "Problem",
     "Result",
     "Sampling",
+    "ServerPair",
     "Token",
     "Trace",
     "Trajectory",
@@ -72,6 +76,7 @@ __all__ = [
     "grade_answer",
     "jsd_bits",
     "load_pair",
+    "load_server_pair",
 ]
 
 

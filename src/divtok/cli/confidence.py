@@ -114,14 +114,12 @@ def _load(
             next_step="Give either --family NAME ('divtok ls families') or --pair P Q.",
         )
     if servers is not None:
-        from divtok.servers.settings import ServerSettings
         from divtok.trace.topk.server_pair import load_server_pair
 
         if pair is None:
             preset = get_family(family or "")
             pair = preset.pair_for(preset.generators[0])
-        p_server, q_server = (ServerSettings(url) for url in servers)
-        return load_server_pair(*pair, p_server=p_server, q_server=q_server)
+        return load_server_pair(*pair, p_server=servers[0], q_server=servers[1])
     # A number type that is none is refused in reading the models.
     return api.load_pair(*(pair or (family or "",)), dtype=cast(DType, dtype))
 

@@ -174,8 +174,8 @@ def load_server_pair(
     p: str,
     q: str,
     *,
-    p_server: ServerSettings,
-    q_server: ServerSettings,
+    p_server: ServerSettings | str,
+    q_server: ServerSettings | str,
     p_tokenizer: Any = None,
     q_tokenizer: Any = None,
     p_revision: str | None = None,
@@ -187,20 +187,21 @@ def load_server_pair(
 ) -> ServerPair:
     """Find p and q on their servers and check both; see `load_server_model` for what is asked.
 
-    A tokenizer is given as such or as a ref; without one the model's own name is the ref. A served
-    name is what its server calls the model, where that is something else.
+    A server is its base URL, or that with settings. A tokenizer is given as such or as a ref;
+    without one the model's own name is the ref. A served name is what its server calls the model,
+    where that is something else.
     """
     models = [
         load_server_model(
             name,
-            settings,
+            ServerSettings(server) if isinstance(server, str) else server,
             tokenizer=tokenizer,
             revision=revision,
             served_name=served_name,
             top_k=top_k,
             form=form,
         )
-        for name, settings, tokenizer, revision, served_name in (
+        for name, server, tokenizer, revision, served_name in (
             (p, p_server, p_tokenizer, p_revision, p_served_name),
             (q, q_server, q_tokenizer, q_revision, q_served_name),
         )
