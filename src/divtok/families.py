@@ -78,7 +78,7 @@ def get_family(name: str) -> Family:
 def theta_for(p: str, q: str, *, foreign: bool = False) -> float:
     """The theta of the family that pairs these two models.
 
-    White-box families come first, unless the text is known to be somebody else's.
+    White-box families come first, unless the text is known to be another generator's than p.
     """
     for family in sorted(FAMILIES.values(), key=lambda f: foreign and f.reader is None):
         if family.auxiliary == q and any(
@@ -87,7 +87,8 @@ def theta_for(p: str, q: str, *, foreign: bool = False) -> float:
             return family.theta
     raise UsageError(
         f"No family pairs '{p}' with '{q}', so there is no theta for them.",
-        next_step="Give theta=..., best one fitted on problems with known answers.",
+        next_step="Give one (--theta, or theta=... in Python), best one fitted on problems with "
+        "known answers: divtok fit --run RUN",
     )
 
 

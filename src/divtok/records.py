@@ -328,7 +328,7 @@ class Evaluation:
     generator: str
     estimator: str
     params: Mapping[str, Scalar]
-    n: int  # every sampled response, the denominator of accuracy
+    n: int  # every response that could be graded, the denominator of accuracy
     accuracy: float
     n_scored: int  # responses left after the exclusions
     n_balanced: int  # responses per class in each balanced draw

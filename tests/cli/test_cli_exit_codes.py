@@ -59,7 +59,8 @@ def test_some_failed_rows_end_a_run_with_3(
     said = divtok("run", *SMALL, "--out", tmp_path)
     assert said.code == 3
     assert said.err.splitlines()[-1] == (
-        "4 rows could not be made; the first: trace: the response has no tokens"
+        "4 rows could not be made; the first: trace: the response has no tokens. "
+        "The same command with --retry-failed tries them again."
     )
     assert "ECE (%" in said.out
     assert len(Run.open(tmp_path).evaluations.read()) == 16

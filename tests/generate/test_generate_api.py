@@ -136,30 +136,6 @@ def test_a_seed_can_be_left_out() -> None:
     assert "seed" not in asked_for(job(), extra_body={"seed": None})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "messages",
-        "model",
-        "stream",
-        "n",
-        "Authorization",
-        "api_key",
-        "temperature",
-        "top_p",
-        "top_k",
-        "presence_penalty",
-        "max_tokens",
-        "max_completion_tokens",
-        "logprobs",
-        "seed",
-    ],
-)
-def test_what_a_request_says_cannot_be_changed(name: str) -> None:
-    with pytest.raises(UsageError, match=f"'{name}'"):
-        options("http://127.0.0.1:1/v1", extra_body={name: 1})
-
-
 def test_every_wrong_option_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         options(
@@ -322,7 +298,7 @@ def test_rows_can_be_stored(tmp_path: Path) -> None:
     assert by_id["p7"].failed
 
 
-@pytest.mark.parametrize("status", [400, 401, 404])
+@pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_refusal_stops_at_once_and_keeps_what_is_finished(status: int) -> None:
     def script(name: str, number: int, _request: Request) -> Step:
         return refuse(status, "not with me") if name == "Question 50?" else ok(chat("x"))
@@ -338,6 +314,75 @@ def test_a_refusal_stops_at_once_and_keeps_what_is_finished(status: int) -> None
         assert server.calls.total() < 1000
     assert 43 <= len(kept) < 1000
     assert all(r.trajectory.text == "x" for r in kept)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_one_prompt_that_is_refused_is_a_failed_row(status: int) -> None:
+    def script(name: str, _number: int, _request: Request) -> Step:
+        long = "maximum context length is 10 tokens"
+        return refuse(status, long) if name == "Question 5?" else ok(chat("x"), seconds=0.01)
+
+    kept = respond(script, [job(number) for number in range(40)])
+    assert len(kept) == 40
+    (bad,) = (r for r in kept if r.trajectory.failed)
+    assert bad.trajectory.problem_id == "p5"
+    assert bad.trajectory.reason == bad.call.reason
+    assert f"HTTP {status}: maximum context length" in (bad.call.reason or "")
+    assert bad.call.attempts == 1
+
+
+def test_a_row_that_is_refused_again() -> None:
+    """What is left of a run may be nothing but what the server will not take."""
+    with pytest.raises(ServerError):
+        respond(lambda *_: refuse(400, "too long"))
+    with ScriptedServer(lambda *_: refuse(400, "too long")) as server:
+        kept: list[Response] = []
+        respond_all([job()], options(server.base_url), keep=kept.extend, proved=True)
+        replied: list[Replied] = []
+        rows = [(trajectory(), "2 + 2?")]
+        asked = options(server.base_url)
+        reply_all(rows, asked, max_tokens=64, keep=replied.extend, proved=True)
+    assert kept[0].trajectory.failed
+    assert "too long" in (replied[0].reply.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        ("The maximum context length is 4096 tokens.", "sampling.max_length"),
+        ("Use 'max_completion_tokens' instead.", "generate.api.token_limit_field"),
+        ("Unexpected token in JSON", "Change what"),
+    ],
+)
+def test_the_next_step_after_a_refusal(said: str, step: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        respond(lambda *_: refuse(400, said))
+    assert step in (caught.value.next_step or "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "reason"),
+    [
+        (chat(None, message={"refusal": "I will not"}), "I will not", "The model refused: I will"),
+        (chat(None, "content_filter"), "", "content filter"),
+        (chat(None, "tool_calls"), "", "tool"),
+    ],
+)
+def test_the_models_own_answer_is_no_failure(answer: Any, text: str, reason: str) -> None:
+    response = respond_to(answer)
+    assert not response.trajectory.failed
+    assert response.trajectory.text == text
+    assert reason in (response.trajectory.reason or "")
+    assert response.call.reason is None  # the answer was had
+
+
+def test_a_reply_that_is_a_refusal_is_one() -> None:
+    replied: list[Replied] = []
+    with ScriptedServer(lambda *_: ok(chat(None, message={"refusal": "I will not"}))) as server:
+        rows = [(trajectory(), "2 + 2?")]
+        reply_all(rows, options(server.base_url), max_tokens=64, keep=replied.extend)
+    reply = replied[0].reply
+    assert (reply.text, reply.finish_reason, reply.reason) == ("I will not", "stop", None)
 
 
 def test_the_key_is_in_no_row_error_log_or_file(
@@ -399,6 +444,27 @@ def test_ids_and_logprobs_make_a_reading() -> None:
     assert response.sampled.key == response.trajectory.key
     assert response.sampled.logprob.dtype == np.float32
     assert response.sampled.logprob.tolist() == [-0.5, 0.0, -9999.0]
+    assert response.sampled.reason is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (chat("a b"), "gave no log-probs"),
+        (chat("a b", token_ids=[5, 6], logprobs=entries([-0.5])), "every token"),
+        (chat("a b", logprobs=entries([float("-inf")] * 11)), "no log-prob"),
+        (chat(None, "length"), "cut off"),
+        (chat(None, "tool_calls"), "tool"),
+        ({}, "no response"),
+    ],
+)
+def test_logprobs_that_cannot_be_had_are_told(answer: Any, why: str) -> None:
+    response = respond_to(answer, logprobs=True)
+    assert response.sampled is not None
+    assert (response.sampled.kind, response.sampled.model) == ("sampled", "gen")
+    assert response.sampled.key == response.trajectory.key
+    assert len(response.sampled.logprob) == 0
+    assert why in (response.sampled.reason or "")
 
 
 def test_logprobs_that_were_not_asked_for_are_not_taken() -> None:

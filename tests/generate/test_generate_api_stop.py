@@ -18,6 +18,7 @@ JOBS = 120
 
 # What a stage does: the jobs that are not there yet, each group of rows stored as it comes.
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from divtok import cli
@@ -28,6 +29,8 @@ from divtok.servers import each
 from divtok.servers.settings import ServerSettings
 from divtok.store.run import Run
 
+# A shell's background job ignores interrupts, and so would what it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 folder, url, n, rows_per_keep = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 

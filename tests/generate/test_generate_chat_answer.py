@@ -24,6 +24,12 @@ THOUGHT = "4 is 2 + 2"
         ("eos", "stop"),
         ("eos_token", "stop"),
         ("stop_sequence", "stop"),
+        ("end_turn", "stop"),
+        ("max_tokens", "length"),
+        ("max_output_tokens", "length"),
+        ("max_completion_tokens", "length"),
+        ("model_length", "length"),
+        ("MAX_TOKENS", "length"),
         ("who knows", "unknown"),
     ],
 )
@@ -58,29 +64,63 @@ def test_an_empty_response_is_one() -> None:
     assert (answer.text, answer.finish_reason, answer.reason) == ("", "stop", None)
 
 
-WITHHELD = {
-    "filter": (chat("half a", "content_filter"), "content filter"),
-    "tool ended": (chat("x", "tool_calls"), "tool"),
-    "function ended": (chat("x", "function_call"), "function"),
-    "tool": (chat(None, message={"tool_calls": [{"id": "1"}]}), "tool"),
-    "function": (chat(None, message={"function_call": {"name": "f"}}), "function"),
-    "refusal": (chat(None, message={"refusal": "I had rather not"}), "I had rather not"),
-    "refusal beside content": (chat("no", message={"refusal": "I had rather not"}), "rather not"),
-    "null": (chat(None), "no content"),
-    "null and empty reasoning": (chat(None, message={"reasoning": ""}), "no content"),
+RATHER_NOT = {"refusal": "I had rather not"}
+OWN_ANSWERS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "filter": (chat("half a", "content_filter"), "half a", "unknown", "content filter"),
+    "filter of all": (chat(None, "content_filter"), "", "unknown", "content filter"),
+    "tool ended": (chat("x", "tool_calls"), "x", "stop", "tool"),
+    "function ended": (chat("x", "function_call"), "x", "stop", "function"),
+    "tool": (chat(None, message={"tool_calls": [{"id": "1"}]}), "", "stop", "tool"),
+    "function": (chat(None, message={"function_call": {"name": "f"}}), "", "stop", "function"),
+    "refusal": (chat(None, message=RATHER_NOT), "I had rather not", "stop", "I had rather not"),
+    "refusal beside content": (chat("no", message=RATHER_NOT), "no", "stop", "rather not"),
+    "refusal after thought": (
+        chat(None, message={**RATHER_NOT, "reasoning": THOUGHT}),
+        f"{THOUGHT}\n\nI had rather not",
+        "stop",
+        "rather not",
+    ),
+    "null": (chat(None), "", "stop", "no content"),
+    "null and no known end": (chat(None, "who knows"), "", "unknown", "no content"),
+    "null and empty reasoning": (chat(None, message={"reasoning": ""}), "", "stop", "no content"),
 }
 
 
-@pytest.mark.parametrize("name", WITHHELD)
-def test_an_answer_without_a_response(name: str) -> None:
-    given, reason = WITHHELD[name]
+@pytest.mark.parametrize("name", OWN_ANSWERS)
+def test_no_common_response_is_the_models_own_all_the_same(name: str) -> None:
+    given, text, finish_reason, reason = OWN_ANSWERS[name]
     given["choices"][0] |= {"token_ids": [1], "logprobs": {"content": [{"logprob": -1.0}]}}
     answer = read_answer(given)
-    assert (answer.text, answer.finish_reason) == ("", "failed")
+    assert (answer.text, answer.finish_reason) == (text, finish_reason)
     assert reason in (answer.reason or "")
+    # Tokens of a call or of what was held back are not those of the text.
     assert (answer.token_ids, answer.prompt_ids, answer.logprob) == ((), (), None)
-    # It was paid for.
+    assert answer.no_logprob == answer.reason
     assert (answer.prompt_tokens, answer.completion_tokens) == (7, 11)
+
+
+@pytest.mark.parametrize("word", ["length", "max_tokens", "model_length"])
+@pytest.mark.parametrize("message", [{}, {"reasoning": ""}, {"tool_calls": []}])
+def test_nothing_because_it_was_cut_off(word: str, message: dict[str, Any]) -> None:
+    answer = read_answer(chat(None, word, message=message, token_ids=[1, 2]))
+    assert (answer.text, answer.finish_reason, answer.reason) == ("", "length", None)
+    assert (answer.token_ids, answer.completion_tokens) == ((), 11)
+
+
+def test_a_cut_off_message_without_the_field() -> None:
+    given = chat(None, "length")
+    del given["choices"][0]["message"]["content"]
+    assert read_answer(given).finish_reason == "length"
+
+
+def test_content_in_parts() -> None:
+    parts: Any = [
+        {"type": "reasoning", "reasoning": THOUGHT},
+        {"type": "text", "text": "It is"},
+        {"type": "text", "text": "4."},
+    ]
+    answer = read_answer(chat(parts))
+    assert (answer.text, answer.reason) == (f"{THOUGHT}\n\nIt is\n4.", None)
 
 
 UNUSABLE: dict[str, Any] = {
@@ -97,7 +137,9 @@ UNUSABLE: dict[str, Any] = {
     "message text": {"choices": [{"message": "x", "finish_reason": "stop"}]},
     "message empty": {"choices": [{"message": {}, "finish_reason": "stop"}]},
     "content a number": chat(5),  # pyright: ignore[reportArgumentType]
-    "content a list": chat([{"type": "text", "text": "x"}]),  # pyright: ignore[reportArgumentType]
+    "content with an image": chat([{"type": "image_url"}]),  # pyright: ignore[reportArgumentType]
+    "a part without text": chat([{"type": "text"}]),  # pyright: ignore[reportArgumentType]
+    "a part that is none": chat(["x"]),  # pyright: ignore[reportArgumentType]
     "reasoning a list": chat("x", message={"reasoning": ["y"]}),
     "unfinished": chat("x", None),
     "ended with a number": chat("x", 1),  # pyright: ignore[reportArgumentType]
@@ -185,7 +227,9 @@ APART: dict[str, Any] = {"message": {"reasoning": THOUGHT}}
     ],
 )
 def test_logprobs_are_for_every_token_or_not_at_all(answer: Any, given: bool) -> None:
-    assert (read_answer(copy.deepcopy(answer)).logprob is not None) is given
+    read = read_answer(copy.deepcopy(answer))
+    assert (read.logprob is not None) is given
+    assert ("every token" in (read.no_logprob or "")) is not given
 
 
 @pytest.mark.parametrize(
@@ -196,6 +240,7 @@ def test_a_number_that_is_no_logprob_spoils_them(value: Any) -> None:
     answer = with_counts(2, logprobs=logprobs(("a", -1.0), ("b", value)), token_ids=[1, 2])
     read = read_answer(answer)
     assert read.logprob is None
+    assert "no log-prob" in (read.no_logprob or "")
     assert (read.text, read.token_ids) == ("x", (1, 2))
 
 
@@ -205,6 +250,7 @@ def test_a_number_that_is_no_logprob_spoils_them(value: Any) -> None:
 def test_odd_logprobs_count_as_not_given(odd: Any) -> None:
     read = read_answer(chat("x", logprobs=odd))
     assert (read.text, read.logprob, read.token_ids) == ("x", None, ())
+    assert read.no_logprob == "the server gave no log-probs"
 
 
 @given(st.text(st.characters(codec=None)))
@@ -256,6 +302,7 @@ def test_anything_anywhere_is_read_or_unusable(place: tuple[Any, ...], value: An
         read = read_answer(answer)
     except Unusable:
         return
-    assert (read.reason is not None) == (read.finish_reason == "failed")
+    assert read.finish_reason != "failed"
+    assert (read.logprob is None) == (read.no_logprob is not None)
     assert read.text.encode().decode() == read.text
     assert read.logprob is None or not read.token_ids or len(read.logprob) == len(read.token_ids)

@@ -244,6 +244,7 @@ def test_a_row_without_its_problem_is_a_fault(
         ({"format": "openai-batch"}, "--requests FILE, or the problems"),
         ({"format": "jsonl", "requests": Path("x")}, "takes no --requests"),
         ({"format": "json"}, "Did you mean 'jsonl'"),
+        ({"format": "jsonl", "protocol": "verbalised"}, "Did you mean 'verbalized'"),
         (
             {"format": "openai-batch", "requests": Path("x"), "columns": {"id": "id"}},
             "its custom ids",

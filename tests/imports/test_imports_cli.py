@@ -123,6 +123,8 @@ def test_hostile_names_do_not_act_on_the_terminal(divtok: Command, tmp_path: Pat
         (("--format", "jsonl", "--out", "x", "--column", "answr=a"), "Did you mean 'answer'"),
         (("--format", "jsonl", "--out", "x", "--generator", " "), "is empty"),
         (("--format", "openai-batch", "--out", "x"), "--requests FILE"),
+        (("--format", "lm_eval", "--out", "x"), "Did you mean 'lm-eval'"),
+        (("--format", "jsonl", "--out", "x", "--protocol", "cots"), "Did you mean 'cot'"),
         (("--format", "jsonl", "--name", "../x"), "path separator"),
     ],
 )

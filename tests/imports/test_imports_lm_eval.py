@@ -11,7 +11,14 @@ import pytest
 from imports_samples import LM_EVAL, LM_EVAL_RESULTS, all_rows, objects, rows_of, write_lines
 
 from divtok.errors import DataError, UsageError
-from divtok.imports import BadRow, ImportOptions, check_options, to_records
+from divtok.imports import (
+    BadRow,
+    Imported,
+    ImportOptions,
+    check_options,
+    read_rows,
+    to_records,
+)
 
 
 def copied(tmp_path: Path, change: Any = None, *, results: bool = True) -> Path:
@@ -64,7 +71,8 @@ def test_columns_reach_into_the_document() -> None:
 def test_questions_may_come_from_elsewhere(tmp_path: Path) -> None:
     rows = [{"id": str(n), "problem": f"Problem {n}?", "answer": n} for n in range(5)]
     problems = write_lines(tmp_path / "problems.jsonl", rows)
-    for row in rows_of(LM_EVAL, "lm-eval", columns={"question": ""}, problems=problems):
+    columns = {"question": "", "answer": ""}
+    for row in rows_of(LM_EVAL, "lm-eval", columns=columns, problems=problems):
         assert (row.question, row.answer) == (f"Problem {row.problem_id}?", row.problem_id)
 
 
@@ -73,6 +81,20 @@ def test_without_ids_samples_are_counted(tmp_path: Path) -> None:
     rows = rows_of(path, "lm-eval", columns={"id": ""})
     assert {(row.problem_id, row.sample) for row in rows} == {(None, None)}
     assert sorted(t.sample for t in to_records(rows).trajectories) == [0] * 5 + [1] * 5
+
+
+def test_a_target_that_is_a_whole_solution_gives_its_answer(tmp_path: Path) -> None:
+    def solve(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for row in rows:
+            row["target"] = f"Six pens and more.\n6 + 6 = <<6+6=12>>12\n#### {row['target']}"
+        return rows
+
+    path = copied(tmp_path, solve)
+    rows, notes = read_rows(path, ImportOptions(format="lm-eval"))
+    expected = [row["target"] for row in objects(LM_EVAL) for _ in row["resps"][0]]
+    assert [row.answer for row in rows if isinstance(row, Imported)] == expected
+    told = f"{path}: 20 gold answers are worked solutions, of which what follows the last '####' is"
+    assert [note for note in notes if "gold" in note] == [f"{told} taken"]
 
 
 def test_a_document_without_a_question_falls_back_on_the_prompt(tmp_path: Path) -> None:

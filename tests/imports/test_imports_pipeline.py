@@ -18,7 +18,7 @@ from imports_samples import (
     write_lines,
 )
 
-from divtok.config import load_config
+from divtok.config import load_config, to_yaml
 from divtok.errors import ConfigError, DataError, StoreError, UsageError
 from divtok.imports import ImportOptions
 from divtok.pipeline import imports
@@ -174,12 +174,65 @@ def test_bad_rows_are_kept_beside_the_tables(tmp_path: Path) -> None:
     brought(folder, second, options=options)
     kept = [json.loads(text) for text in (folder / BAD_ROWS_FILE).read_text().splitlines()]
     assert [(row["file"], row["where"]) for row in kept] == [
-        ("a.jsonl", f"{first}, line 2"),
-        ("a.jsonl", f"{first}, line 4"),
-        ("b.jsonl", f"{second}, line 1"),
+        ("a.jsonl", "a.jsonl, line 2"),
+        ("a.jsonl", "a.jsonl, line 4"),
+        ("b.jsonl", "b.jsonl, line 1"),
     ]
-    assert kept[2]["why"] == f"{second}, line 1: 'response' is missing."
+    assert kept[2]["why"] == "b.jsonl, line 1: 'response' is missing."
     assert [row["set_aside"] for row in _sections(folder).values()] == [2, 1]
+
+
+def test_bad_rows_name_no_folder(tmp_path: Path) -> None:
+    first = write_lines(tmp_path / "a.jsonl", [line("q", "1", id="x", sample=0)])
+    rows = [
+        line("q", "2", id="x", sample=0),
+        line("s", id="y", sample=0),
+        line("q", "3", id="x", sample=1),
+    ]
+    second = write_lines(tmp_path / "b.jsonl", rows)
+    problems = write_lines(tmp_path / "p.jsonl", [{"id": "x", "problem": "q", "answer": "7"}])
+    options = ImportOptions(format="jsonl", benchmark="sums", problems=problems, skip_bad=True)
+    brought(tmp_path / "run", first, second, options=options)
+    kept = (tmp_path / "run" / BAD_ROWS_FILE).read_text()
+    assert str(tmp_path) not in kept
+    assert [json.loads(text)["why"] for text in kept.splitlines()] == [
+        "b.jsonl, line 1: sample 0 of problem 'x' by 'm' already stands at a.jsonl, line 1, with "
+        "another response.",
+        "b.jsonl, line 2: p.jsonl has no problem 'y'.",
+    ]
+
+
+@pytest.mark.parametrize("benchmark", ["sums", None])
+def test_a_log_that_has_grown_is_told(tmp_path: Path, benchmark: str | None) -> None:
+    rows = [line("q", "1"), line("q", "2"), line("s", "1")]
+    options = ImportOptions(format="jsonl", benchmark=benchmark)
+    (first,) = brought(
+        tmp_path / "run", write_lines(tmp_path / "monday.jsonl", rows), options=options
+    )
+    grown = write_lines(tmp_path / "tuesday.jsonl", [*rows, line("s", "2"), line("t", "1")])
+    (second,) = brought(tmp_path / "run", grown, options=options)
+    assert second.trajectories == 5
+    assert not any("very response" in note for note in first.notes)
+    assert second.notes[-1].startswith("tuesday.jsonl: 3 of 5 rows have the very response that")
+    assert second.notes[-1].endswith("import it alone into a new run")
+
+
+@pytest.mark.parametrize(("family", "kept"), [("tiny", False), ("blackbox", True), (None, True)])
+def test_another_family_brings_its_own_pair_and_theta(
+    tmp_path: Path, family: str | None, kept: bool
+) -> None:
+    folder = tmp_path / "run"
+    path = write_lines(tmp_path / "a.jsonl", [line("q")])
+    brought(folder, path)
+    scored = ["trace.reader=p", "trace.auxiliary=q", "score.theta=0.3"]
+    run = Run.open(folder)
+    with run.lock():
+        run.write_config(to_yaml(load_config(folder / CONFIG_FILE, scored)))
+    brought(folder, path, family=family)
+    config = load_config(folder / CONFIG_FILE)
+    assert config.family == (family or "blackbox")
+    expected = ("p", "q", 0.3) if kept else (None, None, None)
+    assert (config.trace.reader, config.trace.auxiliary, config.score.theta) == expected
 
 
 def _sections(folder: Path) -> dict[str, Any]:

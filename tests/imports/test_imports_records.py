@@ -146,6 +146,32 @@ def test_what_is_there_before_counts() -> None:
         to_records([row(1, question="x")], before=before)
 
 
+@pytest.mark.parametrize(
+    ("changes", "doubled"),
+    [
+        ({"sample": None}, 1),
+        ({"sample": None, "benchmark": "copy"}, 1),
+        ({"sample": 0, "benchmark": "copy"}, 1),
+        ({"sample": 1}, 0),
+        ({"sample": None, "response": "It is two."}, 0),
+        ({"sample": None, "generator": "n"}, 0),
+        ({"sample": None, "problem_id": "b", "question": "2 + 0?"}, 0),
+    ],
+)
+def test_a_response_that_another_file_has_is_counted_and_kept(
+    changes: dict[str, Any], doubled: int
+) -> None:
+    first = to_records([ROW])
+    before = Before([(p, "old") for p in first.problems], [(t, "old") for t in first.trajectories])
+    records = to_records([row(1, **changes)], before=before)
+    assert (len(records.trajectories), records.doubled) == (1, doubled)
+
+
+def test_equal_samples_of_one_file_are_not_doubled() -> None:
+    records = to_records([row(n, sample=None) for n in range(3)])
+    assert (len(records.trajectories), records.doubled) == (3, 0)
+
+
 def test_bad_rows_are_passed_on_and_problems_of_bad_rows_are_none() -> None:
     bad = BadRow("f, line 7", "why")
     records = to_records([bad, row(1, question=None)], skip_bad=True)

@@ -167,7 +167,7 @@ def test_a_section_has_every_way_and_errors_where_they_are_checked(monkeypatch: 
     monkeypatch.setattr(heads, "_compiled", lambda: naive.metrics)
     quick = [peer for peer in peers.ALL if not peer.compiles]
     monkeypatch.setattr(peers, "ALL", tuple(quick))
-    limits = Limits(first_s=60, expected_s=5, slow_s=1, repeats=1, section_s=120)
+    limits = Limits(first_s=60, expected_s=5, slow_s=1, repeats=1, section_s=1200)
     plan = heads.Plan(((SHAPE, (16, 32)),), 32, 32, torch.float32, limits)
     (small, large), groups = heads.run(CPU, plan)
     assert list(groups) == ["toy"]

@@ -14,7 +14,7 @@ import pytest
 from scripted_server import Request, ScriptedServer, Step, ok, refuse
 from server_samples import ANSWER, KEY, in_turn, post, posted, settings
 
-from divtok.errors import MissingExtraError, ServerError
+from divtok.errors import MissingExtraError, ServerError, UsageError
 from divtok.servers import client as client_module
 from divtok.servers.client import Posted, ServerClient, Unusable
 
@@ -51,6 +51,32 @@ def test_the_key_of_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedServer(in_turn(ok(ANSWER))) as server:
         post(settings(server.base_url, key_variable="OTHER_KEY"))
         assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("variable", [None, ""])
+def test_no_variable_means_no_key(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with ScriptedServer(in_turn(ok(ANSWER))) as server:
+        post(settings(server.base_url, key_variable=variable))
+        assert "Authorization" not in server.requests[0].headers
+
+
+def test_the_usual_key_is_not_sent_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OTHER_KEY", KEY)
+    far = "http://10.0.0.1:8000/v1"
+    with pytest.raises(UsageError, match="OPENAI_API_KEY") as caught:
+        ServerClient(settings(far))
+    assert "https" in (caught.value.next_step or "")
+    assert "key_variable" in (caught.value.next_step or "")
+    assert KEY not in str(caught.value)
+    # What says so in as many words, what is not in the open, and what has no key to send.
+    ServerClient(settings(far, key_variable="OTHER_KEY"))
+    ServerClient(settings(far, key_variable=None))
+    ServerClient(settings("https://10.0.0.1:8000/v1"))
+    ServerClient(settings("http://localhost:8000/v1"))
+    monkeypatch.delenv("OPENAI_API_KEY")
+    ServerClient(settings(far))
 
 
 PASSING = {
@@ -159,9 +185,9 @@ def test_an_attempt_has_a_time_limit(step: Step) -> None:
 
 
 def test_a_server_that_is_only_slow_has_been_reached() -> None:
-    result = posted(ok(ANSWER, end="slow", seconds=30.0), timeout_s=0.05, max_attempts=2)
+    result = posted(ok(ANSWER, end="slow", seconds=30.0), timeout_s=0.4, max_attempts=2)
     assert result.value is None
-    assert result.setbacks == ("no answer within 0.05 s",) * 2
+    assert result.setbacks == ("no answer within 0.4 s",) * 2
 
 
 def test_the_deadline_ends_it() -> None:

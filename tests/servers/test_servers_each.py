@@ -119,7 +119,7 @@ def test_results_do_not_wait_for_a_full_group() -> None:
     assert sorted(kept.items) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("status", [400, 401, 404])
+@pytest.mark.parametrize("status", [401, 402, 403, 404, 405])
 def test_a_refusal_stops_at_once_and_keeps_what_is_finished(status: int) -> None:
     with server_of(lambda item, _: refuse(status) if item == 40 else ok(item)) as server:
         kept = Kept()

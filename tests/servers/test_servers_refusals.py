@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
@@ -38,10 +39,9 @@ def test_a_refusal_ends_it_at_once(status: int, step: str) -> None:
 @pytest.mark.parametrize(
     ("said", "step"),
     [
-        ("The maximum context length is 4096 tokens.", "sampling.max_length"),
-        ("max_tokens is too large: 8192", "sampling.max_length"),
-        ("exceeds the available context size", "sampling.max_length"),
-        ("Use 'max_completion_tokens' instead.", "generate.api.token_limit_field"),
+        ("The maximum context length is 4096 tokens.", "longer context"),
+        ("max_tokens is too large: 8192", "longer context"),
+        ("exceeds the available context size", "longer context"),
         ("Unexpected token in JSON", "Change what"),
     ],
 )
@@ -50,6 +50,30 @@ def test_some_refusals_have_a_next_step_of_their_own(status: int, said: str, ste
     error = refused(refuse(status, said))
     assert error.next_step is not None
     assert step in error.next_step
+
+
+def test_whoever_asks_may_know_a_better_next_step() -> None:
+    async def ask(url: str, said: str) -> None:
+        async with ServerClient(settings(url)) as client:
+            await client.post(
+                "things",
+                {},
+                accept=lambda parsed: parsed,
+                next_step=lambda status, said: f"{status} {said}!" if said == "known" else None,
+            )
+
+    for said, step in (("known", "400 known!"), ("else", "Change what")):
+        with ScriptedServer(in_turn(refuse(400, said))) as server:
+            with pytest.raises(ServerError) as caught:
+                asyncio.run(ask(server.base_url, said))
+            assert step in (caught.value.next_step or "")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_where_no_key_was_to_be_sent(status: int) -> None:
+    step = refused(refuse(status), key_variable=None).next_step or ""
+    assert "None" not in step
+    assert "key" in step
 
 
 def test_a_refusal_after_setbacks() -> None:

@@ -64,11 +64,33 @@ def test_a_password_is_refused_and_not_shown(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["sk-abc-0123456789", "", "A B", "1KEY", "A=B", None])
+@pytest.mark.parametrize("name", ["sk-abc-0123456789", " ", "A B", "1KEY", "A=B", 5, False])
 def test_a_key_in_the_place_of_its_variable_is_not_shown(name: Any) -> None:
     with pytest.raises(UsageError, match="key_variable") as caught:
         ServerSettings(URL, key_variable=name)
     assert "sk-abc" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["MY_KEY", "_k1", "", None])
+def test_variables_and_none(name: str | None) -> None:
+    assert ServerSettings(URL, key_variable=name).key_variable == name
+
+
+@pytest.mark.parametrize(
+    ("url", "in_the_open"),
+    [
+        ("http://127.0.0.1:8000/v1", False),
+        ("http://localhost/v1", False),
+        ("https://example.com/v1", False),
+        ("HTTPS://example.com/v1", False),
+        ("http://example.com/v1", True),
+        ("HTTP://example.com/v1", True),
+        ("http://192.168.0.2:8000/v1", True),
+        ("http://localhost.example.com/v1", True),
+    ],
+)
+def test_what_can_be_read_on_its_way(url: str, in_the_open: bool) -> None:
+    assert ServerSettings(url).in_the_open is in_the_open
 
 
 WRONG: dict[str, list[Any]] = {

@@ -19,6 +19,10 @@ from divtok.trace.topk.answers import (
     read_next,
     read_prompt_logprobs,
 )
+from divtok.trace.topk.known import FLOAT32, Rounding
+from divtok.trace.topk.precision import rounding_of_places
+
+BFLOAT16 = Rounding(2.0**-8, 4e-6)
 
 
 class Words:
@@ -93,9 +97,9 @@ def test_both_forms_say_the_same(names: TokenNames) -> None:
     assert (three[0].logprobs, three[0].complete) == (expected[0][0], True)
     # "c" is two tokens' text: of the list only the others are known, of the token itself its own.
     assert (three[1].logprobs, three[1].complete) == ({1: -0.25, 2: -2.0}, False)
-    known, own = known_of(three)
+    known, own = known_of(three, FLOAT32)
     assert own.tolist() == [-0.5, -3.0]
-    assert known.ids[1].tolist()[:3] == [1, 2, 3]
+    assert known.ids[1].tolist()[:3] == [3, 1, 2]
     np.testing.assert_allclose(known.cap, [math.exp(-2.0), 1.0])
 
 
@@ -214,17 +218,55 @@ def test_wrong_echoes_are_refused(answer: Any, words: str, names: TokenNames) ->
 )
 def test_a_missing_place_cannot_be_scored(answer: Any, words: str, names: TokenNames) -> None:
     with pytest.raises(Unusable, match=words):
-        known_of(read_prompt_logprobs(answer, SENT, 1, names))
+        known_of(read_prompt_logprobs(answer, SENT, 1, names), FLOAT32)
 
 
 def test_two_values_of_one_token_are_refused() -> None:
-    with pytest.raises(Unusable, match="two log-probs of one token"):
-        known_of([Place({2: -0.1, 1: -3.0}, 2, -2.0)])
-    known, own = known_of([Place({2: -0.101, 1: -3.0}, 2, -0.1)])
-    assert (known.logprobs[0, 0], own[0]) == (-0.1, -0.1)
+    hundredths = Rounding(0.0, 0.005)
+    for listed, own, rounding in (
+        (-0.1, -2.0, hundredths),
+        (-0.11, -0.1, FLOAT32),  # nothing but rounding explains a difference
+        (-0.12, -0.1051, hundredths),
+        (-9999.0, -0.1, BFLOAT16),
+        (-math.inf, -0.1, BFLOAT16),
+    ):
+        for places in ([Place({2: listed}, 2, own)], [Place({2: own}, 2, listed)]):
+            with pytest.raises(Unusable, match="two log-probs of one token"):
+                known_of(places, rounding)
+
+
+def test_two_values_of_one_token_may_differ_by_their_rounding() -> None:
+    for listed, own, rounding in (
+        (-0.11, -0.1051, Rounding(0.0, 0.005)),
+        (-12.375, -12.35, BFLOAT16),
+        (-9999.0, -math.inf, FLOAT32),  # both are nothing
+    ):
+        known, found = known_of([Place({2: listed, 1: -3.0}, 2, own)], rounding)
+        entries = dict(zip(known.ids[0].tolist(), known.logprobs[0].tolist(), strict=True))
+        assert (entries[2], found[0]) == (listed, own)
+
+
+@pytest.mark.parametrize("coarse", ["lists", "own", "listed own"])
+def test_precision_is_the_coarsest_of_lists_and_tokens(coarse: str) -> None:
+    """A server may round its lists and not what it says of the tokens, or the other way round."""
+    rng = np.random.default_rng(5)
+    places: list[Place] = []
+    for values in np.log(rng.dirichlet([0.5] * 6, 40)).tolist():
+        listed = dict(enumerate(values[:4]))
+        own = values[3]
+        if coarse == "lists":
+            listed = {i: round(value, 2) for i, value in listed.items()}
+        elif coarse == "own":
+            own = round(own, 2)
+        else:
+            listed[3] = round(own, 2)
+        places.append(Place(listed, 3, own))
+    assert rounding_of_places(places) == Rounding(FLOAT32.relative, FLOAT32.absolute + 0.005)
+    exact = [Place({1: values}, 1, values) for values in rng.normal(size=40).tolist()]
+    assert rounding_of_places(exact) == FLOAT32  # without other tokens there is nothing to tell
 
 
 def test_broken_numbers_are_kept_to_be_told() -> None:
-    known, _ = known_of([Place({2: math.nan}, 2, math.nan), Place({1: math.inf}, 2, -1.0)])
+    known, _ = known_of([Place({2: math.nan}, 2, math.nan), Place({1: math.inf}, 2, -1.0)], FLOAT32)
     assert math.isnan(known.logprobs[0, 0])
-    assert known.logprobs[1, 0] == math.inf
+    assert known.logprobs[1, 1] == math.inf

@@ -10,9 +10,10 @@ import pytest
 
 from divtok.errors import DataError
 from divtok.trace.divergence import FloatArray64, jsd_bits
+from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.known import FLOAT32, Known, Rounding, unsound
-from divtok.trace.topk.precision import rounding_of
+from divtok.trace.topk.precision import rounding_of, rounding_of_places
 
 NONE = Rounding(relative=0.0, absolute=0.0)
 BFLOAT16 = Rounding(relative=2.0**-8, absolute=1e-6)
@@ -243,6 +244,101 @@ def test_bounds_hold_for_the_wider_distribution_cut_to_the_narrower(wider: str) 
         assert (truth <= high).all()
         widths.append((high - low).mean())
     assert np.mean(widths) < 0.6
+
+
+@pytest.mark.parametrize("share", [1e-4, 1e-7, 1e-9, 1e-12])
+def test_bounds_hold_where_next_to_nothing_is_left_after_the_cut(share: float) -> None:
+    """Nearly all mass lies beyond the shared width, listed or not."""
+    rng = np.random.default_rng(13)
+    for k in (1, 2, 6):
+        inside, narrow = rng.dirichlet([0.5] * 8, 500), rng.dirichlet([0.5] * 8, 500)
+        outside = rng.dirichlet([1.0] * 12, 500)
+        truth = jsd_bits(logs(inside), logs(narrow))
+        wide = np.concatenate([share * inside, (1 - share) * outside], axis=1)
+        told = likely(wide, k, own=inside.argmax(axis=1))
+        low, high = jsd_bounds(told, likely(narrow, k), p_width=20, q_width=8)
+        assert (low <= truth).all()
+        assert (truth <= high).all()
+        low, high = jsd_bounds(likely(narrow, k), told, sure_width=8)
+        assert (low <= truth).all()
+        assert (truth <= high).all()
+
+
+def test_bounds_without_widths_hold_for_every_width_there_may_be() -> None:
+    rng = np.random.default_rng(14)
+    apart: list[Any] = []
+    for p, q, v in pairs(20_000, (9, 40), seed=15):
+        sure = v // 2
+        k = int(rng.integers(1, v))
+        own = rng.integers(0, sure, len(p))
+        told = likely(p, k, own), likely(q, k, own)
+        either = jsd_bounds(*told, sure_width=sure)
+        of_q = jsd_bounds(*told, q_width=v, sure_width=sure)
+        for width in range(sure, v + 1):
+            kept_p, kept_q = p[:, :width], q[:, :width]
+            total_p, total_q = (x.sum(axis=1, keepdims=True) for x in (kept_p, kept_q))
+            there = (np.minimum(total_p, total_q) > 0)[:, 0]
+            cut_p, cut_q = (kept_p / total_p)[there], (kept_q / total_q)[there]
+            truth = jsd_bits(logs(cut_p), logs(cut_q))
+            for low, high in (either, of_q):
+                assert (low[there] <= truth).all()
+                assert (truth <= high[there]).all()
+        apart.append((either[1] - either[0]).mean())
+        # Widths that are known never give wider bounds.
+        assert (of_q[0] >= either[0] - 1e-9).all()
+        assert (of_q[1] <= either[1] + 1e-9).all()
+    assert np.mean(apart) < 0.7
+
+
+def test_a_sum_over_many_tokens_may_be_off() -> None:
+    """All log-probs of a position are then wrong by the same, and their mass need not show it."""
+    tokens, off = 152_000, 1e-4
+    allowed = FLOAT32.summed_over(tokens)
+    assert FLOAT32.summed_over(0) == FLOAT32
+    assert FLOAT32.summed_over(800).absolute < 5e-6  # small vocabularies pay nothing for it
+    broken = 0
+    for p, q, _ in pairs(6_000, (9,), seed=16):
+        truth = jsd_bits(logs(p), logs(q))
+        for sign in (-1, 1):
+            told = [likely(x, 5) for x in (p, q)]
+            one, other = (Known(x.ids, x.logprobs + sign * off, x.cap) for x in told)
+            assert not unsound(one, allowed).any()
+            low, high = jsd_bounds(one, other, p_rounding=allowed, q_rounding=allowed)
+            assert (low <= truth).all()
+            assert (truth <= high).all()
+            low, high = jsd_bounds(one, other)
+            broken += int(((truth < low) | (truth > high)).sum())
+    assert broken > 0  # without the allowance they would not hold
+
+
+@pytest.mark.parametrize("coarse", ["lists", "own"])
+def test_bounds_hold_for_a_server_that_rounds_one_of_lists_and_tokens(coarse: str) -> None:
+    rng = np.random.default_rng(17)
+    p = rng.dirichlet([0.3] * 40, 400)
+    q = p * np.exp(rng.normal(size=p.shape) * 0.02)
+    q = q / q.sum(axis=1, keepdims=True)
+    tokens = [int(rng.choice(40, p=row)) for row in p]
+    told: list[tuple[Known, Rounding]] = []
+    for table in (logs(p), logs(q)):
+        places = [
+            served_place(row, token, coarse) for row, token in zip(table, tokens, strict=True)
+        ]
+        rounding = rounding_of_places(places)
+        told.append((known_of(places, rounding)[0], rounding))
+    (one, p_rounding), (other, q_rounding) = told
+    assert not (unsound(one, p_rounding) | unsound(other, q_rounding)).any()
+    low, high = jsd_bounds(one, other, p_rounding=p_rounding, q_rounding=q_rounding)
+    truth = jsd_bits(logs(p), logs(q))
+    assert (low <= truth).all()
+    assert (truth <= high).all()
+
+
+def served_place(row: FloatArray64, token: int, coarse: str) -> Place:
+    listed = {int(i): float(row[i]) for i in np.argsort(-row)[:20]}
+    own = float(row[token])
+    if coarse == "lists":
+        return Place({i: round(value, 2) for i, value in listed.items()}, token, own)
+    return Place(listed, token, round(own, 2))
 
 
 def test_all_that_is_cut_off_may_be_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +17,7 @@ from divtok.generate.engine import Job, generate_batch
 from divtok.models import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
+from divtok.servers.client import ServerClient
 from divtok.servers.settings import ServerSettings
 from divtok.trace.pair import load_pair
 from divtok.trace.topk.server_model import load_server_model
@@ -258,6 +260,71 @@ def test_rounded_servers_are_accepted_with_wider_bounds(
     assert_within(everything, exact_beginning)  # all is listed, and still not exact
 
 
+@pytest.mark.parametrize("coarse", ["top_logprobs", "token_logprobs"])
+def test_a_server_that_rounds_one_of_lists_and_tokens_is_seen_through(
+    models: Any, beginning: Trajectory, exact_beginning: Any, coarse: str
+) -> None:
+    class Mixed(ModelServer):
+        def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            answer = super().complete(body)
+            told = answer["choices"][0]["logprobs"]
+            if coarse == "token_logprobs":
+                told[coarse] = [None if own is None else round(own, 2) for own in told[coarse]]
+            else:
+                told[coarse] = [
+                    None if top is None else {name: round(value, 2) for name, value in top.items()}
+                    for top in told[coarse]
+                ]
+            return answer
+
+    with Mixed(models[0]) as p, Mixed(models[1]) as q:
+        mixed = connect((p, q), form="echo")
+        traces = mixed.trace_batch([beginning])
+    assert mixed.p.rounding.absolute > 0.005
+    assert_within(traces, exact_beginning)
+
+
+def test_a_server_that_contradicts_itself_is_refused(models: Any) -> None:
+    class Contradicting(ModelServer):
+        def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            answer = super().complete(body)
+            told = answer["choices"][0]["logprobs"]
+            own = told["token_logprobs"]
+            told["token_logprobs"] = [None if x is None else x * 0.99 for x in own]
+            return answer
+
+    with (
+        Contradicting(models[1]) as server,
+        pytest.raises(ServerError, match=r"contradicts itself \(two log-probs of one token"),
+    ):
+        load_server_model(Q, settings(server), form="echo")
+
+
+def test_bounds_hold_where_only_tokenizers_are_known(
+    servers: Any, models: Any, beginning: Trajectory, exact_beginning: Any
+) -> None:
+    alone = [model.tokenizer for model in models]
+    neither = connect(servers, p_tokenizer=alone[0], q_tokenizer=alone[1])
+    (trace,) = neither.trace_batch([beginning])
+    assert_within([trace], exact_beginning)
+    assert np.isnan([trace.dropped_mass_p, trace.dropped_mass_q]).all()
+
+
+def test_ids_alone_have_the_same_trace(pair: ServerPair, beginning: Trajectory) -> None:
+    (expected,) = pair.trace_batch([beginning])
+    ids: dict[str, Any] = {"prompt_ids": beginning.prompt_ids, "token_ids": beginning.token_ids}
+    for text in (None, beginning.text):
+        trace = pair.trace_ids(**ids, key=beginning.key, text=text)
+        assert (trace.key, trace.status) == (expected.key, "ok")
+        assert (trace.answer_start, trace.answer_stop) == (
+            expected.answer_start,
+            expected.answer_stop,
+        )
+        np.testing.assert_array_equal(trace.jsd_low_bits, expected.jsd_low_bits)
+        np.testing.assert_array_equal(trace.jsd_high_bits, expected.jsd_high_bits)
+    assert pair.trace_ids(prompt_ids=beginning.prompt_ids, token_ids=()).status == "empty"
+
+
 def test_every_row_has_its_trace_in_order(
     models: Any, trajectories: Sequence[Trajectory], servers: Any
 ) -> None:
@@ -305,6 +372,35 @@ def test_one_server_for_both_models(models: Any, trajectories: Any) -> None:
         (trace,) = both.trace_batch(trajectories[:1])
     assert trace.jsd_low_bits is not None
     assert trace.jsd_low_bits.max() == 0.0
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_one_server_gets_as_many_calls_at_once_as_it_takes(
+    models: Any, beginning: Trajectory, concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No fewer, and no more: a call that waits for a connection loses the time it has."""
+    busy: list[int] = []
+    at_once: list[int] = []
+    post = ServerClient.post
+
+    async def counted(client: ServerClient, *args: Any, **options: Any) -> Any:
+        assert client.settings.concurrency == concurrency
+        busy.append(1)
+        at_once.append(len(busy))
+        try:
+            return await post(client, *args, **options)
+        finally:
+            busy.pop()
+
+    rows = [replace(beginning, key=f"{i}") for i in range(3)]
+    with ModelServer(models[1]) as server:
+        same = settings(server, concurrency=concurrency)
+        both = load_server_pair(Q, Q, p_server=same, q_server=same)
+        monkeypatch.setattr(ServerClient, "post", counted)
+        traces = both.trace_batch(rows)
+    assert [trace.status for trace in traces] == ["ok"] * 3
+    assert len(at_once) == 6
+    assert max(at_once) == concurrency
 
 
 def test_numbers_that_are_no_distribution_are_told_with_their_place(
@@ -356,6 +452,38 @@ def test_a_model_that_is_not_there_is_refused_with_those_that_are(models: Any) -
         load_server_model(Q, settings(server))
     with None_(models[1]) as server, pytest.raises(ServerError, match="it has: none at all"):
         load_server_model(Q, settings(server))
+
+
+def test_names_of_a_servers_models_are_made_fit_to_be_shown(
+    models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hostile(ModelServer):
+        def models(self) -> dict[str, Any]:
+            return {"data": [{"id": "\x1b[2Jred\n"}, {"id": "key sk-0123456789abcdef"}]}
+
+    monkeypatch.setenv("SOME_KEY", "sk-0123456789abcdef")
+    with (
+        Hostile(models[1]) as server,
+        pytest.raises(ServerError, match=r"it has: red, key \*\*\*\."),
+    ):
+        load_server_model(Q, settings(server, key_variable="SOME_KEY"))
+
+
+def test_the_next_step_fits_what_went_wrong(models: Any) -> None:
+    class Stuck(ModelServer):
+        def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            time.sleep(1.0)
+            return super().complete(body)
+
+    class Garbled(ModelServer):
+        def complete(self, body: dict[str, Any]) -> dict[str, Any]:
+            return {"choices": []}
+
+    for kind, words in ((Stuck, "more time"), (Garbled, "such as vLLM")):
+        with kind(models[1]) as server, pytest.raises(ServerError) as caught:
+            load_server_model(Q, settings(server, timeout_s=0.3), form="prompt_logprobs")
+        assert caught.value.next_step is not None
+        assert words in caught.value.next_step
 
 
 def test_wrong_wishes_are_refused_before_a_server_is_asked() -> None:

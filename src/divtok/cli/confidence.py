@@ -11,7 +11,7 @@ import typer
 
 from divtok.cli.options import JsonOption, PairOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
-from divtok.families import get_family
+from divtok.families import get_family, theta_for
 from divtok.json_lines import json_object
 from divtok.models import DType
 
@@ -75,8 +75,13 @@ def confidence(
         )
     _check(estimator, theta)
     models = _load(pair, family, server, dtype)
-    if theta is None and family is not None:
-        theta = get_family(family).theta  # two families may share a pair
+    if theta is None:
+        # Two families may share a pair; and text that is scored apart is mostly not p's own.
+        theta = (
+            theta_for(models.p.name, models.q.name, foreign=True)
+            if family is None
+            else get_family(family).theta
+        )
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
     if question is None:
         _stream(options)
@@ -169,7 +174,8 @@ def _rows() -> Iterator[dict[str, Any]]:
 
 def _standard_input() -> str:
     try:
-        return sys.stdin.buffer.read().decode("utf-8")
+        # Without the newline that most programs end with: it is no token of the response.
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise DataError(f"{STANDARD_INPUT}: not UTF-8.", next_step="Send it as UTF-8.") from error
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shlex
 from collections import Counter
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,9 @@ import typer
 
 from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
 from divtok.errors import UsageError
+from divtok.imports import FORMATS, ImportOptions
+from divtok.imports.columns import FIELDS, parse_columns
+from divtok.problems.prompts import PROTOCOLS
 from divtok.progress import say
 from divtok.store.run import Run
 
@@ -21,23 +23,12 @@ if TYPE_CHECKING:
     from divtok.pipeline.imports import ImportedFile
 
 
-class FileFormat(StrEnum):
-    JSONL = "jsonl"
-    LM_EVAL = "lm-eval"
-    INSPECT = "inspect"
-    OPENAI_BATCH = "openai-batch"
-
-
-class StatedProtocol(StrEnum):
-    COT = "cot"
-    VERBALIZED = "verbalized"
-    VERBALIZED_TOP2 = "verbalized_top2"
-    VERBALIZED_DISTRIBUTION = "verbalized_distribution"
-
-
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
-    file_format: Annotated[FileFormat, typer.Option("--format", help="What wrote the files.")],
+    file_format: Annotated[
+        str,
+        typer.Option("--format", metavar=f"<{'|'.join(FORMATS)}>", help="What wrote the files."),
+    ],
     out: OutOption = None,
     name: NameOption = None,
     column: Annotated[
@@ -46,7 +37,7 @@ def import_(
             "--column",
             metavar="FIELD=COLUMN",
             help="Where a field stands, as in question=doc.text; an empty column: nowhere. Fields: "
-            "question, response, answer, id, sample, generator, finish_reason, benchmark.",
+            f"{', '.join(FIELDS)}.",
         ),
     ] = None,
     problems: Annotated[
@@ -63,8 +54,11 @@ def import_(
         str | None, typer.Option("--benchmark", help="Name of the set of problems.")
     ] = None,
     protocol: Annotated[
-        StatedProtocol, typer.Option("--protocol", help="How the generator was asked.")
-    ] = StatedProtocol.COT,
+        str,
+        typer.Option(
+            "--protocol", metavar=f"<{'|'.join(PROTOCOLS)}>", help="How the generator was asked."
+        ),
+    ] = "cot",
     family: FamilyOption = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Set bad rows aside instead of stopping.")
@@ -75,8 +69,6 @@ def import_(
 
     The same command again changes nothing; other files add to the run.
     """
-    from divtok.imports import ImportOptions
-    from divtok.imports.columns import parse_columns
     from divtok.pipeline.imports import import_files
 
     if name is None and out is None:
@@ -85,11 +77,11 @@ def import_(
         if text is not None and not text.strip():
             raise UsageError("--generator or --benchmark is empty.", next_step="Give a name.")
     options = ImportOptions(
-        format=file_format.value,
+        format=file_format,
         columns=parse_columns(column or []),
         generator=generator,
         benchmark=benchmark,
-        protocol=protocol.value,
+        protocol=protocol,
         problems=problems,
         requests=requests,
         skip_bad=skip_bad,
@@ -123,9 +115,9 @@ def _say_notes(store: Run, found: list[ImportedFile]) -> None:
     from divtok.pipeline.imports import BAD_ROWS_FILE
     from divtok.report.text import visible
 
+    for note in dict.fromkeys(note for file in found for note in file.notes):
+        say(f"import: {visible(note)}")
     for file in found:
-        for note in file.notes:
-            say(f"import: {visible(note)}")
         if file.set_aside and not file.already:
             say(
                 f"import: {file.set_aside} of {file.rows} rows of {visible(file.name)} were set "

@@ -28,7 +28,7 @@ from divtok.cli.options import (
     overridden,
     run_folder,
 )
-from divtok.config import RunConfig
+from divtok.config import RunConfig, resolve, to_yaml
 from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.families import get_family
@@ -102,6 +102,7 @@ def generate(
     store = Run.create_or_open(run_folder(name, out, default=config.family))
     with store.lock():
         generation.generate(store, config, retry_failed=retry_failed)
+        store.write_config(to_yaml(resolve(config)))
     leave_if_failed(store)
 
 
@@ -157,11 +158,19 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
             ]
             for evaluation in found.evaluations
         }
+        left_out = {
+            (rows.benchmark, rows.generator): {
+                "failed": rows.failed,
+                "gold_missing": rows.gold_missing,
+            }
+            for rows in found.left_out
+        }
         rows = [
             {
                 **dataclasses.asdict(evaluation),
                 "near_theta": near[evaluation.generator],
                 "certified": certain[evaluation.generator],
+                "left_out": left_out.get((evaluation.benchmark, evaluation.generator)),
             }
             for evaluation in found.evaluations
         ]
@@ -259,12 +268,14 @@ def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
 
 
 def print_notes(found: Results) -> None:
-    """Below the tables: how many tokens rounding decides on, and how many are certain."""
+    """Below the tables: rows that count nowhere, and tokens that rounding or bounds leave open."""
     from divtok.report.certified import certified_lines
+    from divtok.report.left_out import left_out_lines
     from divtok.report.near_theta import near_theta_lines
     from divtok.report.text import visible
 
-    notes = [("Near theta", line) for line in near_theta_lines(found.near_theta)]
+    notes = [("Left out", line) for line in left_out_lines(found.left_out)]
+    notes += [("Near theta", line) for line in near_theta_lines(found.near_theta)]
     notes += [("Certified", line) for line in certified_lines(found.certified)]
     for heading, line in notes:
         print(textwrap.fill(f"{heading}: {visible(line)}", TEXT_WIDTH))
@@ -276,7 +287,10 @@ def leave_if_failed(store: Run) -> None:
 
     failed = stages.failed_rows(store)
     if failed:
-        say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
+        say(
+            f"{len(failed)} rows could not be made; the first: {failed[0]}. "
+            "The same command with --retry-failed tries them again."
+        )
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -296,6 +310,7 @@ def report_results(
             groups=found.groups,
             near_theta=found.near_theta,
             certified=found.certified,
+            left_out=found.left_out,
             theta_fits=theta_fits,
             protocol=results.protocol_of(config),
             title=f"Run {store.path.name}",

@@ -9,11 +9,17 @@ import typer
 
 from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
 from divtok.cli.runs import leave_if_failed, print_notes, print_tables, report_results
-from divtok.config import FOREIGN_ENGINES, RunConfig, to_yaml
+from divtok.config import RunConfig, to_yaml
 from divtok.errors import UsageError
 from divtok.families import get_family, theta_for
 from divtok.progress import say
 from divtok.store.run import Run
+
+# The parts of a config that come behind the responses.
+_BEHIND_RESPONSES = (
+    *("trace", "servers", "served_names", "tokenizers", "revisions"),
+    *("grade", "evidence", "score", "evaluate"),
+)
 
 
 def score(
@@ -55,7 +61,9 @@ def score(
             stages.score(store, config)
             store.write_config(to_yaml(config))
         return
-    foreign = results.stored_config(store).generate.engine in FOREIGN_ENGINES
+    _check_overrides(given, pair)
+    generators = [g.model for g in results.stored_config(store).generator_presets()]
+    foreign = pair is not None and pair[0] not in generators
     config = results.stored_config(store, _read_by(pair, family, given, foreign=foreign))
     read_and_report(store, config, retry_failed=retry_failed)
 
@@ -97,6 +105,22 @@ def _read_by(
     ]
     theta = [] if has_theta else [f"score.theta={theta_for(p, q, foreign=foreign)}"]
     return [*overrides, *reads, *theta]
+
+
+def _check_overrides(overrides: list[str], pair: tuple[str, str] | None) -> None:
+    """Refuse what the responses that are there depend on, and a pair that is named twice."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key.partition(".")[0] not in _BEHIND_RESPONSES:
+            raise UsageError(
+                f"'{override}' would change what the run's responses are.",
+                next_step=f"Change only: {', '.join(_BEHIND_RESPONSES)}.",
+            )
+        if key in ("trace.reader", "trace.auxiliary"):
+            given = "--pair" if pair is not None else "--family"
+            raise UsageError(
+                f"Both {given} and '{override}' say who reads.", next_step="Give one of them."
+            )
 
 
 def _with_theta(overrides: list[str], theta: float | None) -> list[str]:

@@ -93,6 +93,19 @@ class ScoredGroup:
         return kept
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows of one generator on one benchmark that count in no figure, accuracy included.
+
+    A response that could not be had and one without a gold answer are not wrong answers.
+    """
+
+    benchmark: str
+    generator: str
+    failed: int
+    gold_missing: int
+
+
 def known_verdicts(verdict: Sequence[Verdict | str]) -> None:
     """Refuse a verdict that grading cannot give: unknown ones would vanish from every count."""
     unknown = sorted({str(v) for v in verdict} - {v.value for v in Verdict})

@@ -10,31 +10,27 @@ here. Each request carries a seed of its own, which servers that know such a thi
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from divtok.errors import UsageError
 from divtok.generate.chat_answer import NO_ANSWER, ChatAnswer, read_answer
 from divtok.generate.engine import Job
+from divtok.generate.extra_body import LIMIT_FIELDS, extra_body_problems
 from divtok.problems.prompts import CONFIDENCE_QUESTION, Message, messages_for
 from divtok.records import Call, CallPurpose, Reading, Reply, Sampling, Trajectory
 from divtok.servers.client import Posted, ServerClient
 from divtok.servers.each import for_each
+from divtok.servers.refusals import is_about_length
 from divtok.servers.settings import ServerSettings
 from divtok.servers.words import tidy
 
 PATH = "chat/completions"
 
-_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
-# What the request says itself: the rows would not be what their record says if it were changed.
-_OURS = frozenset(
-    {"messages", "model", "stream", "n", "temperature", "top_p", "top_k", "presence_penalty"}
-    | {"seed", "logprobs", *_LIMIT_FIELDS}
-)
-_SECRETS = frozenset({"authorization", "api_key", "api-key", "apikey"})
 # Behind a trajectory's key it makes the seed of its reply.
 _REPLY_SUFFIX = "/reply"
 
@@ -57,9 +53,9 @@ class ApiOptions:
     completion_price: float | None = None
 
     def __post_init__(self) -> None:
-        wrong = [*_extra_problems(self.extra_body), *_price_problems(self)]
-        if self.token_limit_field not in _LIMIT_FIELDS:
-            wrong.append(f"token_limit_field must be one of {', '.join(_LIMIT_FIELDS)}")
+        wrong = [*extra_body_problems(self.extra_body), *_price_problems(self)]
+        if self.token_limit_field not in LIMIT_FIELDS:
+            wrong.append(f"token_limit_field must be one of {', '.join(LIMIT_FIELDS)}")
         if wrong:
             raise UsageError(
                 f"The options for generation through an API are wrong: {'; '.join(wrong)}.",
@@ -73,7 +69,10 @@ class ApiOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """What came of one job. `sampled` has the generator's own log-probs, where it gave them all."""
+    """What came of one job. `sampled` has the generator's own log-probs, or why there are none.
+
+    It is None where they were not asked for.
+    """
 
     trajectory: Trajectory
     call: Call
@@ -89,12 +88,17 @@ class Replied:
 
 
 def respond_all(
-    jobs: Iterable[Job], options: ApiOptions, *, keep: Callable[[Sequence[Response]], None]
+    jobs: Iterable[Job],
+    options: ApiOptions,
+    *,
+    keep: Callable[[Sequence[Response]], None],
+    proved: bool = False,
 ) -> None:
     """One response for each job, handed to `keep` as they come, in no certain order.
 
-    Raises a `ServerError` where the server refuses the request or cannot be reached at all; what
-    was finished by then has been handed over.
+    Raises a `ServerError` where the server refuses to work or cannot be reached at all; what was
+    finished by then has been handed over. A server that has answered, now or (`proved`) before, and
+    refuses one request with 400, 413 or 422, has refused that one alone: a failed row.
     """
 
     async def respond(client: ServerClient, job: Job) -> Response:
@@ -111,7 +115,7 @@ def respond_all(
             body["logprobs"] = True
         return _response(job, await _ask(client, body), options)
 
-    for_each(jobs, respond, options.server, keep=keep)
+    for_each(jobs, respond, options.server, keep=keep, proved=proved)
 
 
 def reply_all(
@@ -120,6 +124,7 @@ def reply_all(
     *,
     max_tokens: int,
     keep: Callable[[Sequence[Replied]], None],
+    proved: bool = False,
 ) -> None:
     """One reply for each trajectory with its problem's question, on how sure the generator is.
 
@@ -151,7 +156,7 @@ def reply_all(
         )
         return _replied(trajectory, await _ask(client, body), options)
 
-    for_each(rows, reply, options.server, keep=keep)
+    for_each(rows, reply, options.server, keep=keep, proved=proved)
 
 
 def _request(
@@ -192,16 +197,28 @@ async def _ask(client: ServerClient, body: Mapping[str, Any]) -> Posted[ChatAnsw
     def accept(parsed: Any) -> ChatAnswer:
         return _without_key(client, read_answer(parsed))
 
-    return await client.post(PATH, body, accept=accept)
+    return await client.post(PATH, body, accept=accept, next_step=_next_step)
+
+
+def _next_step(status: int, said: str) -> str | None:
+    """What to change in the config after some refusals."""
+    if "max_completion_tokens" in said:
+        return "Set generate.api.token_limit_field to max_completion_tokens."
+    if is_about_length(status, said):
+        return "Lower sampling.max_length, or use a server with a longer context."
+    return None
 
 
 def _without_key(client: ServerClient, answer: ChatAnswer) -> ChatAnswer:
     """A server that shows us our own key does not get it into our files, as text or as tokens."""
     text = client.without_key(answer.text)
     if text != answer.text:
-        answer = replace(answer, text=text, token_ids=(), logprob=None)
+        why = "the response held the key"
+        answer = replace(answer, text=text, token_ids=(), logprob=None, no_logprob=why)
     if answer.reason is not None:
-        answer = replace(answer, reason=tidy(client.without_key(answer.reason), None))
+        reason = tidy(client.without_key(answer.reason), None)
+        no_logprob = reason if answer.no_logprob == answer.reason else answer.no_logprob
+        answer = replace(answer, reason=reason, no_logprob=no_logprob)
     return answer
 
 
@@ -220,12 +237,18 @@ def _response(job: Job, posted: Posted[ChatAnswer], options: ApiOptions) -> Resp
         finish_reason=answer.finish_reason,
         protocol=job.protocol,
         sampling=job.sampling,
-        reason=call.reason,
+        reason=call.reason or answer.reason,
     )
-    sampled = None
-    if options.logprobs and answer.logprob is not None:
-        sampled = Reading(job.key, job.generator, "sampled", answer.logprob)
-    return Response(trajectory, call, sampled)
+    return Response(trajectory, call, _sampled(trajectory, answer) if options.logprobs else None)
+
+
+def _sampled(trajectory: Trajectory, answer: ChatAnswer) -> Reading:
+    """Also where there is nothing to read, so that none of an earlier response is left in place."""
+    nothing = np.empty(0, dtype=np.float32)
+    logprob = nothing if answer.logprob is None else answer.logprob
+    return Reading(
+        trajectory.key, trajectory.generator, "sampled", logprob, reason=answer.no_logprob
+    )
 
 
 def _replied(trajectory: Trajectory, posted: Posted[ChatAnswer], options: ApiOptions) -> Replied:
@@ -273,7 +296,7 @@ def _call(
         completion_tokens=answer.completion_tokens,
         cost=_cost(answer, options),
         seconds=posted.seconds,
-        reason=posted.reason if posted.reason is not None else answer.reason,
+        reason=posted.reason,
     )
 
 
@@ -286,20 +309,6 @@ def _cost(answer: ChatAnswer, options: ApiOptions) -> float | None:
         options.prompt_price * answer.prompt_tokens
         + options.completion_price * answer.completion_tokens
     ) / 1e6
-
-
-def _extra_problems(extra: Mapping[str, Any]) -> list[str]:
-    wrong = [
-        f"extra_body may not set '{name}'"
-        for name in extra
-        if (name in _OURS and not (name == "seed" and extra[name] is None))
-        or name.lower() in _SECRETS
-    ]
-    try:
-        json.dumps(dict(extra), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        wrong.append(f"extra_body is no JSON ({error})")
-    return wrong
 
 
 def _price_problems(options: ApiOptions) -> list[str]:

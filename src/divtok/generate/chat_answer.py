@@ -1,33 +1,26 @@
 """Read the answer of a chat completion: its text, how it ended, and tokens where they are given.
 
-Trusts nothing about it. What is no chat completion at all is `Unusable` and may be asked for again;
-an answer in which the model gave nothing to score is one with a reason, because asking again would
-draw another sample. Optional parts that are not what they should be count as not given.
+Trusts nothing about it. What is no chat completion at all is `Unusable` and may be asked for again.
+A refusal, a tool call or nothing at all is the model's own response, with a reason that says what
+it is: asking again would draw another sample. Optional parts that are not what they should be count
+as not given.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from divtok.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
 from divtok.records import FinishReason, FloatArray
 from divtok.servers.client import Unusable
 
-# Under the names that servers have for them; any other name is an end we know nothing of.
-_ENDS: Mapping[str, FinishReason] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-}
 # The server broke off; what it has so far is not the model's whole answer.
 _BROKEN_OFF = ("abort", "error", "insufficient_system_resource")
-_WITHHELD = {
+_OTHER_ENDS = {
     "content_filter": "The server's content filter held the response back.",
     "tool_calls": "The model called a tool instead of answering.",
     "function_call": "The model called a function instead of answering.",
@@ -39,14 +32,15 @@ _LARGEST_ID = 2**31 - 1
 _MOST_TOKENS = 2**63 - 1
 # Rounding can put a probability of one a little above it.
 _ROUNDING = 1e-4
+_NO_LOGPROB = "the server gave a value that is no log-prob"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatAnswer:
-    """What one answer holds. `reason` is set where there is no response in it.
+    """What one answer holds. `reason` says what the response is where it is no common one.
 
     Ids are empty and `logprob` [T] (nats) is None where the server did not give them for every
-    token.
+    token; `no_logprob` then says why.
     """
 
     text: str
@@ -55,36 +49,45 @@ class ChatAnswer:
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     logprob: FloatArray | None
+    no_logprob: str | None
     prompt_tokens: int | None
     completion_tokens: int | None
 
 
-NO_ANSWER = ChatAnswer("", "failed", None, (), (), None, None, None)
+NO_ANSWER = ChatAnswer("", "failed", None, (), (), None, "there is no response", None, None)
 
 
 def read_answer(parsed: Any) -> ChatAnswer:
     """The first choice of a chat completion; `Unusable` where it has none."""
     choice, message = _choice(parsed)
-    content, thoughts = _text_field(message, "content"), _thoughts(message)
     finish_reason = _finish_reason(choice)
+    try:
+        thoughts, content = message_parts(message)
+    except NotText as error:
+        raise Unusable(str(error)) from error
     usage = _dict_or_empty(parsed.get("usage"))
-    counted = replace(
+    refusal = message.get("refusal")
+    said = content or (refusal if isinstance(refusal, str) else None)
+    answer = replace(
         NO_ANSWER,
+        text=storable(with_reasoning(thoughts, said)),
+        finish_reason=finish_reason,
+        reason=_what_else(choice, message, thoughts, content),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
     )
-    reason = _why_withheld(choice, message, content, thoughts)
-    if reason is not None:
-        return replace(counted, reason=reason)
+    if answer.reason is not None or (content is None and thoughts is None):
+        # Tokens that were given are those of a call or of what was held back, not of the text.
+        return replace(answer, no_logprob=answer.reason or "the response was cut off before text")
     entries = _dict_or_empty(choice.get("logprobs")).get("content")
     token_ids = _ids(choice.get("token_ids")) or _ids_in_names(entries)
+    logprob, why = _logprob(entries, token_ids, answer.completion_tokens, apart=bool(thoughts))
     return replace(
-        counted,
-        text=storable("\n\n".join(filter(None, (thoughts, content)))),
-        finish_reason=finish_reason,
+        answer,
         prompt_ids=_ids(parsed.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids")),
         token_ids=token_ids,
-        logprob=_logprob(entries, token_ids, counted.completion_tokens, apart=bool(thoughts)),
+        logprob=logprob,
+        no_logprob=why,
     )
 
 
@@ -106,37 +109,27 @@ def _choice(parsed: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return choices[0], message
 
 
-def _thoughts(message: dict[str, Any]) -> str | None:
-    """What a server that parts reasoning from the answer gives as the former."""
-    return _text_field(message, "reasoning_content") or _text_field(message, "reasoning")
-
-
-def _text_field(message: dict[str, Any], name: str) -> str | None:
-    value = message.get(name)
-    if value is not None and not isinstance(value, str):
-        raise Unusable(f"the message's {name} is no text")
-    return value
-
-
 def _finish_reason(choice: dict[str, Any]) -> FinishReason:
     ended = choice.get("finish_reason")
     if not isinstance(ended, str) or ended in _BROKEN_OFF:
         raise Unusable(f"it is unfinished (finish_reason {ended!r})")
-    return _ENDS.get(ended, "unknown")
+    # Who calls a tool has ended its turn, as with any other stop.
+    return "stop" if ended in ("tool_calls", "function_call") else finish_reason_of(ended)
 
 
-def _why_withheld(
-    choice: dict[str, Any], message: dict[str, Any], content: str | None, thoughts: str | None
+def _what_else(
+    choice: dict[str, Any], message: dict[str, Any], thoughts: str | None, content: str | None
 ) -> str | None:
-    """Why there is no response in the answer; None where there is one."""
-    if choice["finish_reason"] in _WITHHELD:
-        return _WITHHELD[choice["finish_reason"]]
+    """What the response is if it is no common one; None where it is, or was cut off."""
+    ended = choice["finish_reason"]
+    if ended in _OTHER_ENDS:
+        return _OTHER_ENDS[ended]
     for name in ("tool_calls", "function_call"):
         if message.get(name):
-            return _WITHHELD[name]
+            return _OTHER_ENDS[name]
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         return f"The model refused: {message['refusal']}"
-    if content is None and not thoughts:
+    if content is None and thoughts is None and finish_reason_of(ended) != "length":
         if "content" not in message:
             raise Unusable("its message is empty")
         return "The answer has no content."
@@ -160,19 +153,20 @@ def _ids_in_names(entries: Any) -> tuple[int, ...]:
 
 def _logprob(
     entries: Any, ids: tuple[int, ...], completion_tokens: int | None, *, apart: bool
-) -> FloatArray | None:
-    """Log-probs [T] if they are numbers for all tokens; a token that was drawn cannot have -inf."""
+) -> tuple[FloatArray, None] | tuple[None, str]:
+    """Log-probs [T] of all tokens, or why there are none; a drawn token cannot have -inf."""
     values = [entry.get("logprob") for entry in _dicts(entries)]
-    if not values or not all(
-        isinstance(x, int | float) and not isinstance(x, bool) for x in values
-    ):
-        return None
+    if not values:
+        return None, "the server gave no log-probs"
+    if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in values):
+        return None, _NO_LOGPROB
     if not _for_every_token(len(values), len(ids), completion_tokens, apart=apart):
-        return None
+        return None, "the server did not give a log-prob for every token"
     with np.errstate(over="ignore"):
         array = np.array(values, dtype=np.float64).astype(np.float32)
-    usable = np.isfinite(array).all() and (array <= _ROUNDING).all()
-    return np.minimum(array, np.float32(0)) if usable else None
+    if not (np.isfinite(array).all() and (array <= _ROUNDING).all()):
+        return None, _NO_LOGPROB
+    return np.minimum(array, np.float32(0)), None
 
 
 def _for_every_token(n: int, n_ids: int, completion_tokens: int | None, *, apart: bool) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from divtok.errors import UsageError, did_you_mean
 from divtok.imports import inspect_log, lm_eval, openai_batch
 from divtok.imports.columns import FIELDS
+from divtok.imports.gold import GoldAnswers
 from divtok.imports.inspect_log import read_inspect
 from divtok.imports.jsonl import read_jsonl
+from divtok.imports.lines import changed
 from divtok.imports.lm_eval import read_lm_eval
 from divtok.imports.names import KnownProblems, named_rows
 from divtok.imports.openai_batch import read_openai_batch
 from divtok.imports.row import BadRow, Imported
+from divtok.problems.prompts import PROTOCOLS
 
 Rows = Iterator[Imported | BadRow]
 Tell = Callable[[str], None]  # takes what the user should know about the reading
@@ -77,10 +80,8 @@ FORMATS: dict[str, Format] = {
 
 def check_options(options: ImportOptions) -> None:
     """Refuse options that do not go with the format, before any file is read."""
-    if options.format not in FORMATS:
-        raise UsageError(
-            f"Unknown format '{options.format}'.", next_step=did_you_mean(options.format, FORMATS)
-        )
+    _check_known("format", options.format, FORMATS)
+    _check_known("protocol", options.protocol, PROTOCOLS)
     allowed = FORMATS[options.format].column_fields
     for field_name in options.columns:
         if field_name not in allowed:
@@ -95,6 +96,11 @@ def check_options(options: ImportOptions) -> None:
             f"Format '{options.format}' takes no --requests.",
             next_step="Leave it away: only openai-batch has a request file.",
         )
+
+
+def _check_known(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise UsageError(f"Unknown {what} '{name}'.", next_step=did_you_mean(name, known))
 
 
 def _check_batch(options: ImportOptions) -> None:
@@ -119,9 +125,20 @@ def _check_batch(options: ImportOptions) -> None:
 def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRow], list[str]]:
     """The rows of a file, each with a generator, a benchmark and a question, and what to tell."""
     notes: list[str] = []
+    golds = GoldAnswers(
+        "Name the column that holds the answer alone (--column answer=COLUMN), or none (--column "
+        "answer=) with the answers in --problems FILE."
+    )
+
+    def with_gold(row: Imported) -> Imported:
+        return replace(row, answer=golds.alone(row.answer, row.where))
+
     rows = FORMATS[options.format].read(path, options, notes.append)
+    rows = changed(rows, with_gold, skip_bad=options.skip_bad)
     if options.problems is not None:
-        rows = KnownProblems(options.problems).join(rows, skip_bad=options.skip_bad)
+        known = KnownProblems(options.problems)
+        notes += known.notes
+        rows = changed(rows, known.joined, skip_bad=options.skip_bad)
     named = named_rows(
         rows,
         source=str(path),
@@ -129,4 +146,4 @@ def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRo
         benchmark=options.benchmark,
         stem=path.stem,
     )
-    return named.rows, [*notes, *named.notes]
+    return named.rows, [*notes, *golds.notes(str(path)), *named.notes]

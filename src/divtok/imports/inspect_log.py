@@ -13,7 +13,7 @@ from typing import Any
 
 from divtok.errors import DataError
 from divtok.imports.columns import NOT_THERE, check_named, value_at
-from divtok.imports.lines import NEXT_STEP, Line, each
+from divtok.imports.lines import NEXT_STEP, Line, each, line_at
 from divtok.imports.messages import Outcome, choice_outcome, failed, last_user_message
 from divtok.imports.row import BadRow, Imported, checked_name, gold_answer, shown
 from divtok.imports.zip_members import ZipMembers
@@ -62,18 +62,17 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
         header = _header(
             json_object(members.read(first), members.where(first), next_step=NEXT_STEP)
         )
-        lines: list[Line] = []
-        for name in names:
-            if name.startswith(_SAMPLES) and name.endswith(".json"):
-                where = members.where(name)
-                try:
-                    row = _needed(
-                        json_object(members.read(name), where, next_step=NEXT_STEP), where
-                    )
-                    lines.append(Line(where, row))
-                except DataError as error:
-                    lines.append(Line(where, {}, error))
-    return header, lines
+
+        def sample_in(name: str) -> Line:
+            return line_at(
+                members.where(name),
+                lambda where: _needed(
+                    json_object(members.read(name), where, next_step=NEXT_STEP), where
+                ),
+            )
+
+        samples = [n for n in names if n.startswith(_SAMPLES) and n.endswith(".json")]
+        return header, [sample_in(name) for name in samples]
 
 
 def _from_json(path: Path) -> tuple[_Header, list[Line]]:
@@ -84,14 +83,11 @@ def _from_json(path: Path) -> tuple[_Header, list[Line]]:
             f"{path} is no log of Inspect: it has no list of samples.",
             next_step="Check the path and --format.",
         )
-    lines: list[Line] = []
-    for number, sample in enumerate(samples, start=1):
-        where = f"{path}, sample {number}"
-        try:
-            lines.append(Line(where, _needed(sample, where)))
-        except DataError as error:
-            lines.append(Line(where, {}, error))
-    return _header(log), lines
+
+    def numbered(number: int, sample: Any) -> Line:
+        return line_at(f"{path}, sample {number}", lambda where: _needed(sample, where))
+
+    return _header(log), [numbered(n, sample) for n, sample in enumerate(samples, start=1)]
 
 
 def _header(log: dict[str, Any]) -> _Header:

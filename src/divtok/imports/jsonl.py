@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from divtok.chat_text import finish_reason_of
 from divtok.errors import DataError
 from divtok.imports.columns import (
     FIELDS,
@@ -25,7 +26,6 @@ from divtok.imports.row import (
     Imported,
     checked_name,
     checked_text,
-    finish_reason_of,
     gold_answer,
     sample_number,
     shown,

@@ -1,4 +1,4 @@
-"""The lines of a file, good and bad, each with its place. Knows nothing of what they mean."""
+"""Lines and rows of a file, good and bad, each with its place. Knows nothing of what they mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from divtok.errors import DataError
-from divtok.imports.row import BadRow
+from divtok.imports.row import BadRow, Imported
 from divtok.json_lines import json_object, read_bytes
 
 T = TypeVar("T")
@@ -30,14 +30,22 @@ def json_lines(path: Path) -> list[Line]:
     lines: list[Line] = []
     for number, data in enumerate(read_bytes(path).split(b"\n"), start=1):
         if data.strip():
-            where = f"{path}, line {number}"
-            try:
-                lines.append(Line(where, json_object(data, where, next_step=NEXT_STEP)))
-            except DataError as error:
-                lines.append(Line(where, {}, error))
+            lines.append(line_at(f"{path}, line {number}", _object_of(data)))
     if not lines:
         raise DataError(f"The file {path} holds no row.", next_step="Check the path.")
     return lines
+
+
+def line_at(where: str, read: Callable[[str], dict[str, Any]]) -> Line:
+    """What stands at a place, or the fault in it; `read` is told the place."""
+    try:
+        return Line(where, read(where))
+    except DataError as error:
+        return Line(where, {}, error)
+
+
+def _object_of(data: bytes) -> Callable[[str], dict[str, Any]]:
+    return lambda where: json_object(data, where, next_step=NEXT_STEP)
 
 
 def each(
@@ -55,3 +63,21 @@ def each(
             yield BadRow(line.where, error.what)
         else:
             yield from found
+
+
+def changed(
+    rows: Iterable[Imported | BadRow], change: Callable[[Imported], Imported], *, skip_bad: bool
+) -> Iterator[Imported | BadRow]:
+    """The rows with a change made to each good one; one that allows none is bad, as in `each`."""
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        try:
+            found = change(row)
+        except DataError as error:
+            if not skip_bad:
+                raise
+            yield BadRow(row.where, error.what)
+        else:
+            yield found

@@ -7,45 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from divtok.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
 from divtok.errors import DataError
-from divtok.imports.row import (
-    checked_text,
-    failure_reason,
-    finish_reason_of,
-    shown,
-    with_reasoning,
-)
+from divtok.imports.row import checked_text, failure_reason, shown
 from divtok.records import FinishReason
 
 # Response, finish reason, and why there is no response.
 Outcome = tuple[str, FinishReason, str | None]
 
-_TEXT_PARTS = ("text", "input_text", "output_text")
-
 
 def message_text(message: Any, where: str) -> str | None:
-    """What a message says, its reasoning first; None where it has no text at all.
-
-    Reasoning stands in a part of its own, or in a field beside the content.
-    """
-    if not isinstance(message, dict):
+    """What a message says, its reasoning first; None where it has no text at all."""
+    try:
+        reasoning, text = message_parts(message)
+    except NotText as error:
         raise DataError(
-            f"{where}: a message is not a JSON object.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
-        )
-    apart = message.get("reasoning_content") or message.get("reasoning")
-    reasoning = [apart] if isinstance(apart, str) else []
-    content, texts = message.get("content"), []
-    if isinstance(content, list):
-        for part in content:
-            is_reasoning, text = _part_text(part, where)
-            (reasoning if is_reasoning else texts).append(text)
-    elif content is not None:
-        texts.append(content)
-    if not reasoning and not texts:
+            f"{where}: {shown(str(error))}.",
+            next_step="Only text can be scored: put it right, or set such rows aside "
+            "with --skip-bad.",
+        ) from error
+    if reasoning is None and text is None:
         return None
-    checked = [[checked_text(t, "content", where) for t in group] for group in (reasoning, texts)]
-    return with_reasoning("\n\n".join(checked[0]), "\n".join(checked[1]))
+    return checked_text(with_reasoning(reasoning, text), "content", where)
 
 
 def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
@@ -78,17 +61,3 @@ def last_user_message(messages: Any, where: str) -> str | None:
         return None
     users = [m for m in messages if isinstance(m, dict) and m.get("role") == "user"]
     return message_text(users[-1], where) if users else None
-
-
-def _part_text(part: Any, where: str) -> tuple[bool, Any]:
-    """Whether a part is reasoning, and its text."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind in _TEXT_PARTS:
-        return False, part.get("text")
-    if kind == "reasoning":
-        # What was redacted is left as ciphertext, beside which a summary may stand.
-        return True, (part.get("summary") or "") if part.get("redacted") else part.get("reasoning")
-    raise DataError(
-        f"{where}: a message has a part that is not text ('{shown(str(kind))}').",
-        next_step="Only text can be scored; --skip-bad sets such rows aside.",
-    )

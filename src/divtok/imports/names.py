@@ -5,12 +5,13 @@ What the user says on the command line meets here what the files say themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divtok.errors import DataError, UsageError
-from divtok.imports.row import BadRow, Imported, shown
+from divtok.imports.gold import GoldAnswers
+from divtok.imports.row import BadRow, Imported, shown, unknown_generator
 from divtok.problems.jsonl import read_problems
 from divtok.records import Problem
 
@@ -47,10 +48,7 @@ def named_rows(
             notes.append(f"{source}: the {field} '{shown(own[0])}' is called '{option}'")
     if generator is None and any(row.generator is None for row in good):
         where = next(row.where for row in good if row.generator is None)
-        raise DataError(
-            f"{where}: the file does not say which model wrote the response.",
-            next_step="Name it with --generator NAME.",
-        )
+        raise unknown_generator(where)
     filled = (_filled(row, generator, benchmark, stem) for row in found)
     return Named(list(filled), notes)
 
@@ -79,30 +77,29 @@ class KnownProblems:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        problems = read_problems(path, benchmark="")
+        golds = GoldAnswers("Write the answer alone.")
+        problems = [
+            replace(p, answer=golds.alone(p.answer, f"{path}, problem '{shown(p.id)}'"))
+            for p in read_problems(path, benchmark="")
+        ]
+        self.notes = golds.notes(str(path))
         self._by_id = {problem.id: problem for problem in problems}
         self._by_question: dict[str, list[Problem]] = {}
         for problem in problems:
             self._by_question.setdefault(_plain(problem.question), []).append(problem)
 
-    def join(
-        self, rows: Iterable[Imported | BadRow], *, skip_bad: bool
-    ) -> Iterator[Imported | BadRow]:
-        """Each row with its problem's id, question and gold answer."""
-        for row in rows:
-            if isinstance(row, BadRow):
-                yield row
-                continue
-            try:
-                problem = self._problem_of(row)
-            except DataError as error:
-                if not skip_bad:
-                    raise
-                yield BadRow(row.where, error.what)
-                continue
-            yield replace(
-                row, problem_id=problem.id, question=problem.question, answer=problem.answer
+    def joined(self, row: Imported) -> Imported:
+        """The row with its problem's id and question, and the gold answer of whichever has one."""
+        problem = self._problem_of(row)
+        answers = [text for text in (problem.answer, row.answer) if text is not None]
+        if len({text.strip() for text in answers}) > 1:
+            raise DataError(
+                f"{row.where}: the gold answer is not that of problem '{shown(problem.id)}' in "
+                f"{self.path}.",
+                next_step="Put one of them right, or take none from the rows (--column answer=).",
             )
+        answer = answers[0] if answers else None
+        return replace(row, problem_id=problem.id, question=problem.question, answer=answer)
 
     def _problem_of(self, row: Imported) -> Problem:
         """By id; a row that has none is known by its question."""

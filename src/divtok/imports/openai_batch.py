@@ -1,8 +1,8 @@
 """Responses from the output file of an OpenAI batch, also as vLLM and others write it.
 
-The output has no questions: they come from the batch's request file by custom id, or with
-`joined` from a file of problems later on. Chat completions, plain completions and the newer
-responses are read; a request that failed becomes failed rows with the server's reason.
+The output has no questions: they come from the batch's request file by custom id, or later on from
+a file of problems. Chat completions, plain completions and the newer responses are read; a request
+that failed becomes failed rows with the server's reason.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divtok.chat_text import finish_reason_of, with_reasoning
 from divtok.errors import DataError
 from divtok.imports.columns import NOT_THERE, several_ids, value_at
-from divtok.imports.lines import Line, each, json_lines
+from divtok.imports.lines import NEXT_STEP, Line, each, json_lines
 from divtok.imports.messages import Outcome, choice_outcome, failed, last_user_message, message_text
 from divtok.imports.row import (
     BadRow,
     Imported,
     checked_name,
     checked_text,
-    finish_reason_of,
     shown,
-    with_reasoning,
 )
 
 COLUMN_FIELDS = ("id",)
@@ -89,11 +88,10 @@ def _read_requests(path: Path) -> dict[str, _Request]:
         body = line.row.get("body")
         body = body if isinstance(body, dict) else {}
         asked = next((body[n] for n in ("messages", "prompt", "input") if n in body), None)
-        question = checked_name(last_user_message(asked, where), "question", where)
         model, choices = body.get("model"), body.get("n")
         requests[identity] = _Request(
             where,
-            checked_name(question, "question", where),
+            checked_name(last_user_message(asked, where), "question", where),
             None if model is None else checked_name(model, "model", where),
             choices if isinstance(choices, int) and choices > 0 else 1,
         )
@@ -180,7 +178,4 @@ def _response_outcome(body: dict[str, Any], where: str) -> Outcome:
 
 
 def _no_response(where: str) -> DataError:
-    return DataError(
-        f"{where}: neither a response nor an error.",
-        next_step="Check --format and the file; --skip-bad sets such rows aside.",
-    )
+    return DataError(f"{where}: neither a response nor an error.", next_step=NEXT_STEP)

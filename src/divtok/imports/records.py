@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from divtok.errors import DataError
-from divtok.imports.row import BadRow, Imported, shown
+from divtok.imports.row import BadRow, Imported, shown, unknown_generator
 from divtok.records import Problem, Trajectory, trajectory_key
 
 _ID_DIGITS = 12
@@ -21,7 +21,10 @@ Group = tuple[str, str, str]  # benchmark, problem id, generator
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is there before the rows: records with a word on where each came from."""
+    """What is there before the rows, from other files: records with a word on where each came from.
+
+    Every trajectory's problem is among the problems.
+    """
 
     problems: Sequence[tuple[Problem, str]] = ()
     trajectories: Sequence[tuple[Trajectory, str]] = ()
@@ -31,7 +34,8 @@ class Before:
 class Records:
     """What the rows add, and where each trajectory stands in its file.
 
-    `repeated` rows were there already, word for word.
+    `repeated` rows were there already, word for word, and add nothing. `doubled` ones are added,
+    though another file has the same response to the same question.
     """
 
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -39,6 +43,7 @@ class Records:
     places: list[str] = field(default_factory=list[str])
     bad: list[BadRow] = field(default_factory=list[BadRow])
     repeated: int = 0
+    doubled: int = 0
 
 
 def to_records(
@@ -71,6 +76,7 @@ def to_records(
         places=[where for _, where in gathering.added],
         bad=bad,
         repeated=gathering.repeated,
+        doubled=gathering.doubled,
     )
 
 
@@ -84,10 +90,14 @@ class _Gathering:
         self._trajectories = {t.key: (t, where) for t, where in before.trajectories}
         self._next_sample: dict[Group, int] = {}
         self._numbered: dict[Group, tuple[bool, str]] = {}
+        self._others: dict[tuple[str, str, str], set[str]] = {}
         for trajectory, _ in before.trajectories:
             self._count(trajectory)
+            said = self._said(trajectory)
+            self._others.setdefault(said, set()).add(trajectory.benchmark)
         self.added: list[tuple[Trajectory, str]] = []
         self.repeated = 0
+        self.doubled = 0
 
     def add(self, row: Imported) -> None:
         """Take the row in; nothing of it where it contradicts what is there."""
@@ -101,6 +111,10 @@ class _Gathering:
         self._trajectories[trajectory.key] = (trajectory, row.where)
         self._count(trajectory)
         self.added.append((trajectory, row.where))
+        benchmarks = self._others.get(self._said(trajectory), set())
+        # A number of its own within one benchmark says that it is another sample.
+        if benchmarks and (row.sample is None or trajectory.benchmark not in benchmarks):
+            self.doubled += 1
 
     def new_problems(self) -> list[Problem]:
         """Those that are not stored, or whose gold answer was not known."""
@@ -128,10 +142,7 @@ class _Gathering:
     def _trajectory(self, row: Imported, problem: Problem) -> Trajectory | None:
         """The row's trajectory; None where the very same one is there already."""
         if row.generator is None:
-            raise DataError(
-                f"{row.where}: the file does not say which model wrote the response.",
-                next_step="Name it with --generator NAME.",
-            )
+            raise unknown_generator(row.where)
         group = (problem.benchmark, problem.id, row.generator)
         self._check_numbering(row, group)
         sample = self._next_sample.get(group, 0) if row.sample is None else row.sample
@@ -158,8 +169,7 @@ class _Gathering:
         if trajectory.key not in self._trajectories:
             return trajectory
         there, where = self._trajectories[trajectory.key]
-        # Tokens may have been added to what is stored; the text is what a file brings.
-        if replace(there, prompt_ids=(), token_ids=(), retokenized=False) == trajectory:
+        if there == trajectory:
             return None
         raise DataError(
             f"{row.where}: sample {sample} of problem '{shown(problem.id)}' by "
@@ -176,6 +186,11 @@ class _Gathering:
                 f"{'no number' if numbered else 'a number'}, unlike the one at {where}.",
                 next_step="Number all samples of a problem, or none.",
             )
+
+    def _said(self, trajectory: Trajectory) -> tuple[str, str, str]:
+        """Who answered which question with what."""
+        problem, _ = self._problems[trajectory.benchmark, trajectory.problem_id]
+        return problem.question, trajectory.generator, trajectory.text
 
     def _count(self, trajectory: Trajectory) -> None:
         group = (trajectory.benchmark, trajectory.problem_id, trajectory.generator)

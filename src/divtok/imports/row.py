@@ -15,19 +15,6 @@ from divtok.records import FinishReason
 LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
 
-# What tools and servers call the two endings that matter; any other word is "unknown".
-_FINISH_REASONS: dict[str, FinishReason] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -55,11 +42,6 @@ class BadRow:
 
     where: str
     why: str
-
-
-def finish_reason_of(word: Any) -> FinishReason:
-    """ "stop" or "length" under whichever name; "unknown" for anything else, or nothing."""
-    return _FINISH_REASONS.get(word, "unknown") if isinstance(word, str) else "unknown"
 
 
 def checked_text(value: Any, name: str, where: str) -> str:
@@ -105,6 +87,13 @@ def gold_answer(value: Any, where: str) -> str | None:
     return checked_text(value, "answer", where) if value.strip() else None
 
 
+def unknown_generator(where: str) -> DataError:
+    return DataError(
+        f"{where}: the file does not say which model wrote the response.",
+        next_step="Name it with --generator NAME.",
+    )
+
+
 def sample_number(value: Any, where: str) -> int | None:
     if value is None:
         return None
@@ -136,8 +125,3 @@ def shown(text: str, longest: int = 80) -> str:
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:longest]
     )
     return printable if len(text) <= longest else printable + "..."
-
-
-def with_reasoning(reasoning: str, text: str) -> str:
-    """One response from two parts that a server gave apart: a blank line stands between them."""
-    return "\n\n".join(part for part in (reasoning, text) if part)

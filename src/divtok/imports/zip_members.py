@@ -21,6 +21,16 @@ LARGEST_MEMBER = 512 * 2**20
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = b"PK\x03\x04"
 _LOCAL_HEADER_BYTES = 30
+# What the readers of a zip raise on bytes that are not what they should be.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    ValueError,
+    NotImplementedError,
+)
 
 
 class ZipMembers:
@@ -78,10 +88,11 @@ class ZipMembers:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise zipfile.BadZipFile(f"compression method {info.compress_type} is not known")
             return self._zip.read(info)
-        except (zipfile.BadZipFile, zlib.error, pa.ArrowException, OSError, EOFError) as error:
-            raise _damaged(where, error) from error
-        except (ValueError, NotImplementedError) as error:
-            raise _damaged(where, error) from error
+        except _DAMAGE as error:
+            raise DataError(
+                f"{where}: it cannot be unpacked ({error}).",
+                next_step="Copy the file again, or set such members aside with --skip-bad.",
+            ) from error
 
     def _zstandard(self, info: zipfile.ZipInfo) -> bytes:
         self._file.seek(info.header_offset)
@@ -99,10 +110,3 @@ class ZipMembers:
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
             raise zipfile.BadZipFile("its content does not match the directory's checksum")
         return data
-
-
-def _damaged(where: str, error: Exception) -> DataError:
-    return DataError(
-        f"{where}: it cannot be unpacked ({error}).",
-        next_step="Copy the file again, or set such members aside with --skip-bad.",
-    )

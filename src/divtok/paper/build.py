@@ -52,6 +52,8 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
             continue
         say(f"run {number} of {len(runs)}: {named.name}")
         sampled = _is_served(named) and _is_sampled(folder / named.name, named)
+        if retry_failed and named.config.generate.api.base_url is not None:
+            sampled = False  # what failed is asked for again
         run_stages(store, named.config, retry_failed=retry_failed, sampled=sampled)
     return made
 
@@ -77,8 +79,13 @@ def is_finished(store: Run, named: NamedRun) -> bool:
     if len(keys) != _responses(store, named):
         return False
     traced = store.traces.keys()
+    generators = {generator.model: generator for generator in config.generator_presets()}
     for trajectory in store.trajectories.read():
-        generator = config.preset.generator(trajectory.generator)
+        generator = generators.get(trajectory.generator)
+        if generator is None:
+            return False
+        if trajectory.failed:
+            continue
         if any((trajectory.key, *pair) not in traced for pair in config.pairs_for(generator)):
             return False
     scored = {(c.key, c.estimator) for c in store.confidences.read()}

@@ -43,8 +43,7 @@ def say_what_calls_took(run: Run, purpose: CallPurpose, keys: Collection[str]) -
     written = sum(c.completion_tokens or 0 for c in counted)
     costs = [call.cost for call in calls if call.cost is not None]
     parts = [
-        f"{len(calls):,} answers in {attempts:,} calls",
-        f"{failed:,} could not be had" if failed else "",
+        f"{len(calls) - failed:,} of {len(calls):,} had, in {attempts:,} calls",
         f"{asked:,} tokens read and {written:,} written" if counted else "tokens not counted",
         f"cost {sum(costs):.4f}" if costs else "",
     ]

@@ -24,11 +24,22 @@ def chosen_estimators(config: RunConfig) -> list[Estimator]:
     if names is None:
         # Under the other protocols every response states a confidence, so it costs nothing.
         names = ["trace" if config.protocol == "cot" else "verbalized_protocol"]
-    found = expand_estimators([*names, *ALWAYS_SCORED])
-    if any(p in config.servers for p, _ in scored_pairs(config).values()):
-        # Of a set, those that servers cannot answer are left out; one that is named stays.
-        return [spec for spec in found if spec.name in names or not spec.needs_exact]
-    return found
+    return [
+        spec
+        for spec in expand_estimators([*names, *ALWAYS_SCORED])
+        if spec.name in names or not (spec.needs_exact and _is_served(config))
+    ]
+
+
+def left_out_estimators(config: RunConfig) -> list[str]:
+    """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
+    names = config.score.estimators or ["trace"]
+    chosen = {spec.name for spec in chosen_estimators(config)}
+    return [spec.name for spec in expand_estimators(names) if spec.name not in chosen]
+
+
+def _is_served(config: RunConfig) -> bool:
+    return any(p in config.servers for p, _ in scored_pairs(config).values())
 
 
 def needed_evidence(config: RunConfig) -> frozenset[str]:
@@ -86,24 +97,19 @@ def _check_servers(config: RunConfig) -> None:
                     "in one way.",
                     next_step=f"Give servers.{other}=URL too, or leave out servers.{served}.",
                 )
-    section = config.generate
-    if section.engine == "vllm" and (section.device or section.device_map):
-        raise ConfigError(
-            "vLLM finds its GPUs itself: generate.device and .device_map say nothing to it.",
-            next_step="Leave them out; generate.vllm.tensor_parallel spreads a model over GPUs.",
-        )
-    read = models_read(config)
-    known = [*read, *(generator.model for generator in config.generator_presets())]
+    generators = config.generator_presets()
+    readers = [ref for g in generators for pair in config.pairs_for(g) for ref in pair]
+    asked = [g.model for g in generators] if config.generate.engine == "api" else []
     for key, named, models in (
-        ("servers", config.servers, read),
-        ("tokenizers", config.tokenizers, read),
-        ("served_names", config.served_names, known),
+        ("servers", config.servers, readers),
+        ("tokenizers", config.tokenizers, list(config.servers)),
+        ("served_names", config.served_names, [*config.servers, *asked]),
     ):
         for name in named:
             if name not in models:
                 raise ConfigError(
-                    f"{key} names '{name}', which is not among the models that take part.",
-                    next_step=did_you_mean(name, models),
+                    f"{key} names '{name}', which is not among the models it is for.",
+                    next_step=did_you_mean(name, models) if models else f"Leave out {key}.{name}.",
                 )
 
 

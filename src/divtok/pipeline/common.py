@@ -18,9 +18,6 @@ from divtok.trace.packs import plan_packs
 
 T = TypeVar("T")
 
-# In the place of a fingerprint or a number type, of a model that only its server knows.
-SERVED = "served"
-
 
 def stored_trajectories(run: Run) -> list[Trajectory]:
     trajectories = run.trajectories.read()
@@ -130,8 +127,6 @@ def check_section(
 
 
 def digest_of(config: RunConfig, ref: str) -> str:
-    if ref in config.servers:
-        return f"{SERVED} as {config.served_names.get(ref, ref)}"
     return model_digest(ref, revision=config.revisions.get(ref))
 
 
@@ -162,8 +157,6 @@ def dtype_of(
     *,
     device: str | None = None,
 ) -> str:
-    if ref in config.servers:
-        return SERVED
     return resolve_dtype(
         ref,
         section.dtype,

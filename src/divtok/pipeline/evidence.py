@@ -319,7 +319,8 @@ def _rows(table: Table[R], wanted: bool) -> list[R]:
 
 
 def _by_generator(run: Run, config: RunConfig) -> list[tuple[Generator, list[Trajectory]]]:
-    trajectories = stored_trajectories(run)
+    # Of a response that could not be had there is nothing to ask or to read.
+    trajectories = [t for t in stored_trajectories(run) if not t.failed]
     return [
         (generator, [t for t in trajectories if t.generator == generator.model])
         for generator in config.generator_presets()

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from divtok.config import RunConfig, resolve, to_yaml
+from divtok.errors import ConfigError
 from divtok.families import Generator
 from divtok.generate.api import Response, respond_all
 from divtok.generate.engine import Job, generate_batch
@@ -55,7 +56,8 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     check_section(run, run.trajectories.keys(), "generate", identity)
     if not run.trajectories.keys() or not run.problems.keys():
         run.problems.replace(problems)
-    run.write_config(to_yaml(resolve(config)))
+    if run.config_text() is None:  # of an older run only what has worked is written down
+        run.write_config(to_yaml(resolve(config)))
     return problems
 
 
@@ -71,13 +73,10 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
 
 def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """problems -> trajectories"""
-    check_addresses(config)
+    _check_engine(config)
     if config.generate.engine == "imported":
         stored_trajectories(run)  # an error where there are none
-        run.write_config(to_yaml(resolve(config)))
         return
-    if config.generate.engine == "api":
-        api_options(config)  # an error where no server could be asked with them
     problems = prepare(run, config)
     present = run.trajectories.keys()
     if retry_failed:
@@ -85,6 +84,23 @@ def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None
     make = _ask_server if config.generate.engine == "api" else _sample
     for generator in config.generator_presets():
         make(run, config, generator, plan_jobs(config, generator, problems), present)
+
+
+def _check_engine(config: RunConfig) -> None:
+    """Refuse what the engine could not be asked with, before anything is loaded."""
+    check_addresses(config)
+    section = config.generate
+    if section.engine == "api":
+        api_options(config)
+    if section.engine != "vllm":
+        return
+    for generator in config.generator_presets():
+        check_sampling(config.sampling_for(generator))
+    if section.device or section.device_map:
+        raise ConfigError(
+            "vLLM finds its GPUs itself: generate.device and .device_map say nothing to it.",
+            next_step="Leave them out; generate.vllm.tensor_parallel spreads a model over GPUs.",
+        )
 
 
 def _sample(
@@ -111,7 +127,6 @@ def _loaded(
     """What samples a batch; the model's memory is free again afterwards, for those that read."""
     section = config.generate
     if section.engine == "vllm":
-        check_sampling(config.sampling_for(generator))
         with load_vllm(
             generator.model,
             revision=config.revisions.get(generator.model),
@@ -171,6 +186,7 @@ def _engine_identity(config: RunConfig, generators: Sequence[Generator]) -> dict
             "engine": section.engine,
             "models": {g.model: options.name_of(g.model) for g in generators},
             "extra_body": dict(options.extra_body),
+            "logprobs": options.logprobs,
         }
     # Left out where it is the first engine there was, so that runs made before it was named go on.
     named: dict[str, object] = (

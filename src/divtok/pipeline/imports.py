@@ -79,7 +79,8 @@ def import_files(
         done.append(new)
         before = _after(before, new)
     config = _config_text(run, options, family, [t for t, _ in before.trajectories])
-    reports = [_store(run, item) if isinstance(item, _New) else item for item in done]
+    read = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    reports = [_store(run, item, read) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     return reports
 
@@ -205,7 +206,13 @@ def _read(file: Path, options: ImportOptions, identity: dict[str, Any], before: 
     there = {(p.benchmark, p.id): p for p, _ in before.problems}
     filled = len(newer.keys() & there.keys())
     if filled:
-        notes = [*notes, f"{file.name}: gold answers of {filled} earlier problems are now known"]
+        notes.append(f"{file.name}: gold answers of {filled} earlier problems are now known")
+    if records.doubled:
+        notes.append(
+            f"{file.name}: {records.doubled} of {len(rows)} rows have the very response that "
+            "another file has to the same question by the same generator, and count beside it; if "
+            "this file holds the rows of that one again, import it alone into a new run"
+        )
     return _New(file.name, {**identity, **counts}, records, [*(there | newer).values()], notes)
 
 
@@ -218,9 +225,9 @@ def _after(before: Before, new: _New) -> Before:
     return Before(problems, [*before.trajectories, *added])
 
 
-def _store(run: Run, new: _New) -> ImportedFile:
+def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
     """The trajectories come last: they decide whether the file is there."""
-    _write_bad_rows(run, new)
+    _write_bad_rows(run, new, read)
     run.problems.replace(new.problems)
     run.write_manifest({**(run.manifest() or {}), _FILE_SECTION + new.name: new.section})
     run.trajectories.append(new.records.trajectories)
@@ -234,13 +241,22 @@ def _store(run: Run, new: _New) -> ImportedFile:
     )
 
 
-def _write_bad_rows(run: Run, new: _New) -> None:
-    """This file's bad rows in the place of any it left before, beside those of other files."""
+def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
+    """This file's bad rows in the place of any it left before, beside those of other files.
+
+    The paths of the files that were read are cut to their names: a run may go to others.
+    """
+
+    def named(text: str) -> str:
+        for file in sorted(read, key=lambda file: len(str(file)), reverse=True):
+            text = text.replace(str(file), file.name)
+        return text
+
     path = run.path / BAD_ROWS_FILE
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in old if json.loads(line)["file"] != new.name]
     added = [
-        json.dumps({"file": new.name, "where": row.where, "why": row.why})
+        json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
         for row in new.records.bad
     ]
     if old or added:
@@ -251,12 +267,15 @@ def _config_text(
     run: Run, options: ImportOptions, family: str | None, trajectories: Sequence[Trajectory]
 ) -> str:
     """The run's config, with the names of everything that is in it."""
-    overrides = [] if family is None else [f"family={family}"]
     if run.config_text() is None:
-        overrides = overrides or [f"family={DEFAULT_FAMILY}"]
-        config = load_config(None, [*overrides, f"protocol={options.protocol}"])
+        given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
+        config = load_config(None, given)
     else:
-        config = load_config(run.path / CONFIG_FILE, overrides)
+        config = load_config(run.path / CONFIG_FILE)
+        if family not in (None, config.family):
+            # A pair and a theta that were written out belong to the family of before.
+            pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
+            config = load_config(run.path / CONFIG_FILE, [f"family={family}", *pair])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_CONFIG_BYTES:
         raise DataError(

@@ -12,11 +12,10 @@ from divtok.config import RunConfig, load_config
 from divtok.errors import DataError, NothingScoredError, StoreError
 from divtok.evaluate.certified import Certified, certified
 from divtok.evaluate.fit import ThetaFit, fit_theta
-from divtok.evaluate.group import ScoreColumn, ScoredGroup
+from divtok.evaluate.group import LeftOut, ScoreColumn, ScoredGroup
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.pipeline.common import scored_pairs
-from divtok.progress import say
 from divtok.records import (
     GOLD_MISSING,
     Confidence,
@@ -44,10 +43,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """What a run's tables say: the scored groups, their evaluations, and the tokens near theta."""
+    """What a run's tables say: the scored groups, their evaluations, and what to mind in them."""
 
     groups: list[ScoredGroup]
     evaluations: list[Evaluation]
+    left_out: list[LeftOut]
     near_theta: list[NearTheta]
     certified: list[Certified]  # where traces have bounds only
 
@@ -75,7 +75,7 @@ def protocol_of(config: RunConfig) -> Protocol:
 def results_of(run: Run, config: RunConfig) -> Results:
     """Everything `evaluate` shows and the report is made of, from one reading of the tables."""
     trajectories = run.trajectories.read()
-    groups = _groups(run, trajectories)
+    groups, left_out = _groups(run, trajectories)
     bounded: list[tuple[str, Trace]] = []
 
     def exact() -> Iterator[tuple[str, Trace]]:
@@ -90,6 +90,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
     return Results(
         groups=groups,
         evaluations=evaluate_groups(groups, config),
+        left_out=left_out,
         near_theta=near,
         certified=certified(bounded, theta=config.theta),
     )
@@ -97,10 +98,13 @@ def results_of(run: Run, config: RunConfig) -> Results:
 
 def groups_of(run: Run) -> list[ScoredGroup]:
     """Every benchmark x generator of the run, rows in order of problem and sample."""
-    return _groups(run, run.trajectories.read())
+    groups, _ = _groups(run, run.trajectories.read())
+    return groups
 
 
-def _groups(run: Run, trajectories: Sequence[Trajectory]) -> list[ScoredGroup]:
+def _groups(
+    run: Run, trajectories: Sequence[Trajectory]
+) -> tuple[list[ScoredGroup], list[LeftOut]]:
     grades = {grade.key: grade for grade in run.grades.read()}
     scores = _by_estimator(run.confidences.read())
     if not scores:
@@ -115,29 +119,33 @@ def _groups(run: Run, trajectories: Sequence[Trajectory]) -> list[ScoredGroup]:
                 f"Trajectory {trajectory.key} of {run.path} has no grade.",
                 next_step=f"Grade it first: divtok grade {run.path}",
             )
-        if _can_be_graded(trajectory, grades[trajectory.key]):
-            members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
-    if not members:
+        members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
+    kept = {
+        group: [t for t in rows if not t.failed and grades[t.key].reason != GOLD_MISSING]
+        for group, rows in members.items()
+    }
+    if not any(kept.values()):
         raise NothingScoredError(
             f"Not one row of the run {run.path} has both a response and a gold answer, so there is "
             "nothing to evaluate.",
             next_step="Its confidences are in the table 'confidences'; import it with gold answers "
             "to evaluate them.",
         )
-    left_out = len(trajectories) - sum(map(len, members.values()))
-    if left_out:
-        say(f"evaluate: {left_out} rows without a response or a gold answer are left out")
-    return [_group(rows, grades, scores) for rows in members.values()]
+    left_out = [
+        LeftOut(
+            *group,
+            failed=sum(t.failed for t in rows),
+            gold_missing=sum(not t.failed for t in rows) - len(kept[group]),
+        )
+        for group, rows in members.items()
+        if len(kept[group]) < len(rows)
+    ]
+    return [_group(rows, grades, scores) for rows in kept.values() if rows], left_out
 
 
 def has_gold(run: Run) -> bool:
     """Whether there is a gold answer to any of the run's problems."""
     return any(problem.answer is not None for problem in run.problems.read())
-
-
-def _can_be_graded(trajectory: Trajectory, grade: Grade) -> bool:
-    """Not without a response or without something to hold it against: neither is a wrong answer."""
-    return not trajectory.failed and grade.reason != GOLD_MISSING
 
 
 def evaluate(run: Run, config: RunConfig) -> list[Evaluation]:
@@ -258,8 +266,8 @@ def _group(
         problem_id=[t.problem_id for t in rows],
         verdict=[grades[t.key].verdict for t in rows],
         truncated=[t.truncated for t in rows],
-        # A response that came as text has its tokens from its reader.
-        length=[len(t.token_ids) or _count(lengths.get(t.key)) or 0 for t in rows],
+        # In the reader's tokens; the generator's where it was not read.
+        length=[_or(_count(lengths.get(t.key)), len(t.token_ids)) for t in rows],
         count=[_count(counts.get(t.key)) for t in rows],
         columns=[_column(name, by_key, rows) for name, by_key in scores.items()],
     )
@@ -270,6 +278,10 @@ def _count(confidence: Confidence | None) -> int | None:
     if confidence is None or confidence.value is None:
         return None
     return -int(confidence.value)
+
+
+def _or(first: int | None, second: int) -> int:
+    return second if first is None else first
 
 
 def _column(name: str, by_key: dict[str, Confidence], rows: list[Trajectory]) -> ScoreColumn:

@@ -6,13 +6,13 @@ Confidences are cheap and are made anew each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from divtok.config import RunConfig
 from divtok.errors import NothingScoredError
 from divtok.grade import grade_trajectories
 from divtok.grade.grader import NO_RESPONSE
-from divtok.pipeline.choices import chosen_estimators
+from divtok.pipeline.choices import chosen_estimators, left_out_estimators
 from divtok.pipeline.common import chunks, scored_pairs, stored_trajectories
 from divtok.pipeline.evidence import collect
 from divtok.progress import say, track
@@ -24,6 +24,7 @@ from divtok.records import (
     Scalar,
     StepRewards,
     Trace,
+    Trajectory,
     Verdict,
 )
 from divtok.score import Estimator, bind_parameters, score_evidence
@@ -97,11 +98,38 @@ def score(run: Run, config: RunConfig) -> None:
             f"score: no value at all for {', '.join(empty)} ({why})"
             + (f"; what is missing is made by: divtok gather {run.path}" if made else "")
         )
-    if config.score.theta is None and (config.trace.reader or config.trace.auxiliary):
-        say(f"score: theta {config.theta:g} is the family's, fitted for another pair than this one")
+    _say_what_is_odd(config, trajectories, traces)
     say(
         f"score: {len(chosen)} estimators, {len(confidences)} confidences at theta {config.theta:g}"
     )
+
+
+def _say_what_is_odd(
+    config: RunConfig, trajectories: Sequence[Trajectory], traces: Mapping[str, Trace]
+) -> None:
+    preset = config.preset
+    fitted = {preset.pair_for(generator) for generator in preset.generators}
+    other = any(
+        config.pair_for(g) not in fitted or (g.foreign and preset.reader is None)
+        for g in config.generator_presets()
+    )
+    if other and config.theta == preset.theta:
+        say(
+            f"score: theta {config.theta:g} was fitted for the pairs of the family "
+            f"'{preset.name}' and its own generators, not for this one"
+        )
+    left_out = left_out_estimators(config)
+    if left_out:
+        say(
+            f"score: {', '.join(left_out)} left out: servers list their most likely tokens, not "
+            "whole distributions"
+        )
+    untraced = sum(t.key not in traces and not t.failed for t in trajectories)
+    if untraced:
+        say(
+            f"score: {untraced} of {len(trajectories)} responses were not read by the pair yet: "
+            "score --pair or --family reads them"
+        )
 
 
 def failed_rows(run: Run) -> list[str]:

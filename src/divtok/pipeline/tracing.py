@@ -219,11 +219,15 @@ def check_pairs(run: Run, config: RunConfig) -> None:
 def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
     """The weights, and what each model really runs in: rows of a GPU and a CPU do not mix."""
     section = config.trace
-    asked: dict[str, object] = {}
     if p in config.servers:
-        tokenizers = {ref: config.tokenizers.get(ref, ref) for ref in (p, q)}
-        asked = {"top_k": section.server.top_k, "tokenizers": tokenizers}
-    return asked | {
+        # A server tells no more of its model than a name.
+        return {
+            "models": {ref: f"served as {config.served_names.get(ref, ref)}" for ref in (p, q)},
+            "tokenizers": {ref: config.tokenizers.get(ref, ref) for ref in (p, q)},
+            "dtype": {p: "served", q: "served"},
+            "top_k": section.server.top_k,
+        }
+    return {
         "models": {ref: digest_of(config, ref) for ref in (p, q)},
         "dtype": {
             p: dtype_of(config, section, p),

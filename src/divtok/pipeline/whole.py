@@ -17,12 +17,11 @@ def run_stages(
     """
     check_choices(config)
     with store.lock():
-        tracing.check_pairs(store, config)  # before the config is written down
-        if sampled:
-            store.write_config(to_yaml(resolve(config)))
-        else:
+        tracing.check_pairs(store, config)  # known before anything is spent
+        if not sampled:
             generation.generate(store, config, retry_failed=retry_failed)
         stages.grade(store, config, retry_failed=retry_failed)
         tracing.trace(store, config, retry_failed=retry_failed)
         evidence.gather(store, config, retry_failed=retry_failed)
         stages.score(store, config)
+        store.write_config(to_yaml(resolve(config)))

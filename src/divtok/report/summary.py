@@ -11,11 +11,13 @@ from statistics import fmean
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.group import LeftOut
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
 from divtok.records import Evaluation
 from divtok.report.certified import certified_markdown
 from divtok.report.labels import in_order, label
+from divtok.report.left_out import left_out_markdown
 from divtok.report.near_theta import near_theta_markdown
 from divtok.report.render import to_markdown
 from divtok.report.tables import Table
@@ -31,6 +33,7 @@ def readme(
     figures: Sequence[tuple[str, str]],
     near_theta: Sequence[NearTheta],
     certified: Sequence[Certified],
+    left_out: Sequence[LeftOut],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
     labels: Mapping[str, str],
@@ -46,6 +49,8 @@ def readme(
         "\n".join(f"- {s}" for s in _findings(evaluations, equal_length, theta_fits, labels)),
         *(to_markdown(table).rstrip() for table in tables.values()),
     ]
+    if left_out:
+        parts.append(left_out_markdown(left_out))
     if certified:
         parts.append(certified_markdown(certified))
     if near_theta:

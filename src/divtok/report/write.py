@@ -14,7 +14,7 @@ from divtok.evaluate.certified import Certified
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.group import ScoredGroup
+from divtok.evaluate.group import LeftOut, ScoredGroup
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
 from divtok.records import Evaluation
@@ -48,6 +48,7 @@ def write_report(
     groups: Sequence[ScoredGroup] = (),
     near_theta: Sequence[NearTheta] = (),
     certified: Sequence[Certified] = (),
+    left_out: Sequence[LeftOut] = (),
     theta_fits: Mapping[str, ThetaFit] | None = None,
     protocol: Protocol | None = None,
     labels: Mapping[str, str] = DEFAULT_LABELS,
@@ -58,9 +59,9 @@ def write_report(
 
     `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
     accuracy by count and the comparison at equal length; `near_theta` says how many of their
-    tokens lie near theta, and `certified` how many are certain where there are bounds only;
-    `theta_fits` maps a name, such as a generator's, to its fit. README.md is written last, so that
-    it never points at missing files.
+    tokens lie near theta, `certified` how many are certain where there are bounds only, `left_out`
+    which rows count nowhere; `theta_fits` maps a name, such as a generator's, to its fit. README.md
+    is written last, so that it never points at missing files.
     """
     if not evaluations:
         raise NothingScoredError(
@@ -94,6 +95,7 @@ def write_report(
         figures=figures,
         near_theta=near_theta,
         certified=certified,
+        left_out=left_out,
         theta_fits=theta_fits or {},
         protocol=protocol,
         labels=labels,

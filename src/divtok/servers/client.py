@@ -8,40 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from divtok.errors import MissingExtraError, ServerError, ServerUnreachableError, UsageError
+from divtok.errors import ServerError, ServerUnreachableError
+from divtok.servers.connection import http_client, key_from_environment
+from divtok.servers.refusals import Refusal, general_step, may_pass
 from divtok.servers.settings import ServerSettings
 from divtok.servers.waiting import Pauses, retry_after
 from divtok.servers.words import error_code, hide, message_in, tidy
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 256 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
-CONNECT_S = 30.0
-# An idle connection is given up before the server does so: 5 s is the usual time, and a request
-# sent at that very moment would be lost.
-KEEPALIVE_S = 2.0
 # Shorter values of the key's variable are placeholders such as "EMPTY", which are words too: they
 # are hidden in what a server says about itself, but not in what a model wrote.
 SHORTEST_SECRET = 12
 
-# Statuses that another attempt may change, as may any from 500 on.
-_PASSING = frozenset({408, 409, 425, 429})
-_QUOTA_IS_SPENT = "insufficient_quota"
-_TOO_LONG = ("context", "maximum", "too long", "too large", "too many tokens")
+# A next step for a refusal's status and words, from those who know what was asked; None for those
+# they know nothing of.
+NextStep = Callable[[int, str], str | None]
 
 
 class Unusable(Exception):
@@ -63,14 +56,19 @@ class Posted(Generic[T]):
 
 
 class ServerClient:
-    """Connections to one server. To be used as `async with ServerClient(settings) as client`."""
+    """Connections to one server. To be used as `async with ServerClient(settings) as client`.
 
-    def __init__(self, settings: ServerSettings) -> None:
+    `proved` says that the server is known to answer requests of this kind, see `post`.
+    """
+
+    def __init__(self, settings: ServerSettings, *, proved: bool = False) -> None:
         self.settings = settings
-        self._key = _key_from_environment(settings.key_variable)
-        self._http = _http_client(settings, self._key)
+        self._key = key_from_environment(settings)
+        self._http = http_client(settings, self._key)
         self._pauses = Pauses(settings)
         self._reached = False
+        self._proved = proved
+        self._open_posts: set[asyncio.Future[None]] = set()  # neither answered nor refused so far
 
     async def __aenter__(self) -> ServerClient:
         await self._http.__aenter__()
@@ -85,19 +83,51 @@ class ServerClient:
         await self._http.__aexit__(kind, error, trace)
 
     async def post(
-        self, path: str, body: Mapping[str, Any], *, accept: Callable[[Any], T]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        accept: Callable[[Any], T],
+        next_step: NextStep | None = None,
     ) -> Posted[T]:
         """Send `body` and hand the parsed answer to `accept`, which raises `Unusable` for garbage.
 
-        Gives up with a reason after `max_attempts` or at the deadline. A refusal that asking again
-        cannot change is a `ServerError`, and so is a server that was never there.
+        Gives up with a reason after `max_attempts` or at the deadline. A server that was never
+        there is a `ServerError`, and so is a refusal that asking again cannot change, with
+        `next_step` or else a general one.
+
+        But once this client has had any answer, a 400, 413 or 422 is taken to be about this request
+        alone, and is given back as the reason. Before that, such a refusal waits for the requests
+        that are under way at that moment: an answer to one of them decides that it is about this
+        request alone; where none gets one, it is a `ServerError`, since every request would be
+        refused.
         """
         content = json.dumps(body, allow_nan=False).encode("ascii")
-        return await self._ask("POST", path, content, accept)
+        began = time.monotonic()
+        setbacks: list[str] = []
+        settled = asyncio.get_running_loop().create_future()
+        self._open_posts.add(settled)
+        try:
+            posted = await self._ask("POST", path, content, accept, setbacks)
+            self._proved |= posted.reason is None
+            return posted
+        except Refusal as refusal:
+            seconds = _since(began)
+            self._settle(settled)
+            if not (refusal.may_be_about_one and await self._is_proved()):
+                raise self._error_of(refusal, path, next_step) from None
+            setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
+            reason = f"The server refused this request with {setbacks[-1]}"
+            return Posted(None, len(setbacks), tuple(setbacks), seconds, reason)
+        finally:
+            self._settle(settled)
 
     async def get(self, path: str) -> Any:
         """The parsed answer at `path`; `ServerError` where there is none after all attempts."""
-        posted = await self._ask("GET", path, None, lambda answer: (answer,))
+        try:
+            posted = await self._ask("GET", path, None, lambda answer: (answer,), [])
+        except Refusal as refusal:
+            raise self._error_of(refusal, path, None) from None
         if posted.value is None:
             raise ServerError(
                 f"{self.settings.url(path)} could not be had: {posted.reason}",
@@ -110,12 +140,29 @@ class ServerClient:
         secret = self._key is not None and len(self._key) >= SHORTEST_SECRET
         return hide(text, self._key) if secret else text
 
+    async def _is_proved(self) -> bool:
+        """Whether the server answers anybody; waits for those that ask it now, if need be."""
+        others = set(self._open_posts)
+        while others and not self._proved:
+            _, others = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        return self._proved
+
+    def _settle(self, post: asyncio.Future[None]) -> None:
+        self._open_posts.discard(post)
+        if not post.done():
+            post.set_result(None)
+
     async def _ask(
-        self, method: str, path: str, content: bytes | None, accept: Callable[[Any], T]
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        accept: Callable[[Any], T],
+        setbacks: list[str],
     ) -> Posted[T]:
+        """Attempts until there is an end to it; adds to `setbacks`. Raises a `Refusal`."""
         began = time.monotonic()
         deadline = began + self.settings.deadline_s
-        setbacks: list[str] = []
         while True:
             try:
                 value = accept(await self._attempt(method, path, content, deadline))
@@ -134,7 +181,7 @@ class ServerClient:
             return Posted(None, len(setbacks), tuple(setbacks), _since(began), reason)
 
     async def _attempt(self, method: str, path: str, content: bytes | None, deadline: float) -> Any:
-        """One answer as parsed JSON, or a `_Setback`, or a `ServerError`."""
+        """One answer as parsed JSON, or a `_Setback`, or a `Refusal`."""
         import httpx2
 
         limit = min(self.settings.timeout_s, deadline - time.monotonic())
@@ -163,37 +210,16 @@ class ServerClient:
         ) as response:
             self._reached = True
             if response.status_code >= 300:
-                self._refuse(response, await _read(response, MAX_ERROR_BYTES, cut=True), path)
+                _refuse(response, await _read(response, MAX_ERROR_BYTES, cut=True))
             return await _read(response, MAX_BODY_BYTES)
 
-    def _refuse(self, response: httpx2.Response, body: bytes, path: str) -> NoReturn:
-        status = response.status_code
-        said = message_in(body) or response.reason_phrase
-        passing = status in _PASSING or status >= 500
-        if passing and error_code(body) != _QUOTA_IS_SPENT:
-            raise _Setback(f"HTTP {status}: {said}", retry_after(response.headers))
-        if status < 400:
-            said = f"it sends us on to {response.headers.get('location', 'nowhere')}"
-        raise ServerError(
+    def _error_of(self, refusal: Refusal, path: str, next_step: NextStep | None) -> ServerError:
+        status, said = refusal.status, refusal.said
+        own = None if next_step is None else next_step(status, said)
+        return ServerError(
             f"{self.settings.url(path)} refused with HTTP {status}: {tidy(said, self._key)}",
-            next_step=self._next_step(status, said),
+            next_step=own or general_step(status, said, self.settings.key_variable),
         )
-
-    def _next_step(self, status: int, said: str) -> str:
-        variable = self.settings.key_variable
-        if status == 401:
-            return f"Set the environment variable {variable} to a key that this server accepts."
-        if status in (402, 403, 429):
-            return f"Check what the key in {variable} may do and what its account has left."
-        if status == 404:
-            return "Check the base URL (most end in /v1) and the name of the model."
-        if status < 400:
-            return "Give the address it ends at as base URL; redirects are not followed."
-        if "max_completion_tokens" in said:
-            return "Set generate.api.token_limit_field to max_completion_tokens."
-        if status in (400, 413, 422) and any(word in said.lower() for word in _TOO_LONG):
-            return "Lower sampling.max_length, or use a server with a longer context."
-        return "Change what the server objects to, or use another server."
 
     def _next_pause(
         self, setback: _Setback, setbacks: list[str], deadline: float
@@ -229,62 +255,14 @@ class _Setback(Exception):
         self.wait = wait
 
 
-def _key_from_environment(variable: str) -> str | None:
-    key = os.environ.get(variable, "").strip()
-    # It goes into a header, and an HTTP library would show it in its complaint.
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(
-            f"The environment variable {variable} holds a character that no key can hold.",
-            next_step="Set it to the key alone: no blank, no quotation mark, no line break.",
-        )
-    return key or None
-
-
-def _http_client(settings: ServerSettings, key: str | None) -> httpx2.AsyncClient:
-    try:
-        import httpx2
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("httpx2", "api", purpose="Asking a server") from error
-    limits = httpx2.Limits(
-        max_connections=settings.concurrency,
-        max_keepalive_connections=settings.concurrency,
-        keepalive_expiry=KEEPALIVE_S,
-    )
-    headers = {"User-Agent": "divtok", "Accept": "application/json"}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
-    try:
-        httpx2.URL(settings.base_url)
-        # A transport of its own makes the client ignore the environment's proxies.
-        return httpx2.AsyncClient(
-            headers=headers,
-            limits=limits,
-            timeout=_timeout(settings),
-            verify=_tls(),
-            transport=httpx2.AsyncHTTPTransport(limits=limits, verify=_tls())
-            if settings.on_this_machine
-            else None,
-        )
-    except (httpx2.InvalidURL, ValueError, ImportError) as error:
-        raise ServerError(
-            f"No connection to {settings.base_url} can be set up: {tidy(str(error), key)}",
-            next_step="Check the base URL and the proxies that the environment names.",
-        ) from error
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """One for all clients: reading the certificates takes longer than many an answer."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
-
-
-def _timeout(settings: ServerSettings) -> httpx2.Timeout:
-    """For connecting alone; the whole of an attempt is limited where it is made."""
-    import httpx2
-
-    return httpx2.Timeout(None, connect=min(CONNECT_S, settings.timeout_s / 2))
+def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
+    status = response.status_code
+    said, code = message_in(body) or response.reason_phrase, error_code(body)
+    if may_pass(status, code):
+        raise _Setback(f"HTTP {status}: {said}", retry_after(response.headers))
+    if status < 400:
+        said = f"it sends us on to {response.headers.get('location', 'nowhere')}"
+    raise Refusal(status, said, code)
 
 
 async def _read(response: httpx2.Response, limit: int, *, cut: bool = False) -> bytes:

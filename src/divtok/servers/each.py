@@ -28,6 +28,7 @@ def for_each(
     keep: Callable[[Sequence[R]], None],
     rows_per_keep: int = 64,
     seconds_per_keep: float = 10.0,
+    proved: bool = False,
 ) -> None:
     """Do the work for every item, at most `concurrency` at a time, and give the results to `keep`.
 
@@ -36,6 +37,9 @@ def for_each(
     itself. Whatever ends the work early, an error or a signal, results that are finished are handed
     over first; only what `keep` itself failed on is not offered again.
 
+    `proved` says that the server is known to answer such work, so that a refusal of the very first
+    item is no reason to stop, see `ServerClient.post`.
+
     Returns when all is done. Where an event loop runs in this thread already, as in a notebook,
     the work is done in another thread.
     """
@@ -43,7 +47,7 @@ def for_each(
         raise UsageError("Results are handed over after 1 row or more, and after some time.")
     shelf = _Shelf(keep, rows_per_keep, seconds_per_keep)
     stopper = Stopper()
-    coroutine = _work_through(iter(items), work, settings, shelf)
+    coroutine = _work_through(iter(items), work, settings, shelf, proved=proved)
     if _loop_is_running():
         _run_in_thread(stopper, coroutine)
     else:
@@ -56,13 +60,15 @@ async def _work_through(
     work: Callable[[ServerClient, I], Awaitable[R]],
     settings: ServerSettings,
     shelf: _Shelf[R],
+    *,
+    proved: bool,
 ) -> None:
     async def worker(client: ServerClient) -> None:
         for item in items:  # shared: each worker takes the next one
             shelf.put(await work(client, item))
 
     try:
-        async with ServerClient(settings) as client:
+        async with ServerClient(settings, proved=proved) as client:
             workers = [asyncio.create_task(worker(client)) for _ in range(settings.concurrency)]
             try:
                 await _watch(workers, shelf)

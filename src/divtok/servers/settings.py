@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from divtok.errors import UsageError
 
 MAX_CONCURRENCY = 1024
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -19,12 +20,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class ServerSettings:
     """A server's address and the limits on asking it. Times are in seconds.
 
-    The key is the value of the environment variable `key_variable`; where that is not set, none is
-    sent. It is no part of the settings, so that it cannot get into a file with them.
+    The key is the value of the environment variable `key_variable`; where that is not set, or is
+    None or empty, none is sent. It is no part of the settings, so that it cannot get into a file
+    with them. The key of the usual variable is not sent over plain http to another machine.
     """
 
     base_url: str  # as in http://127.0.0.1:8000/v1
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: str | None = DEFAULT_KEY_VARIABLE
     concurrency: int = 8
     max_attempts: int = 6
     timeout_s: float = 300.0  # one attempt
@@ -58,6 +60,11 @@ class ServerSettings:
     def url(self, path: str) -> str:
         """The address of one endpoint, such as 'chat/completions'."""
         return f"{self.base_url.rstrip('/')}/{path.lstrip('/')}"
+
+    @property
+    def in_the_open(self) -> bool:
+        """Whether what is sent can be read on its way: plain http to another machine."""
+        return urlsplit(self.base_url).scheme == "http" and not self.on_this_machine
 
     @property
     def on_this_machine(self) -> bool:
@@ -97,7 +104,7 @@ def _url_problem(url: object) -> str | None:
 
 
 def _variable_problem(name: object) -> str | None:
-    if isinstance(name, str) and _VARIABLE.fullmatch(name):
+    if name is None or (isinstance(name, str) and (not name or _VARIABLE.fullmatch(name))):
         return None
     # Not shown: whoever puts the key itself here should not find it in a log.
     return "key_variable must be the name of an environment variable, not a key"

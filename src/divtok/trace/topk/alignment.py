@@ -18,11 +18,11 @@ import numpy as np
 
 from divtok.errors import ServerError
 from divtok.problems.encode import plain_prompt_ids
-from divtok.servers.client import ServerClient
+from divtok.servers.client import ServerClient, Unusable
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.asking import Asker, value_of
 from divtok.trace.topk.known import Rounding, unsound
-from divtok.trace.topk.precision import rounding_of
+from divtok.trace.topk.precision import rounding_of_places
 
 TOLERANCE = 0.05  # of probability, by which two answers about one place may differ
 _CLEAR = 0.3  # by which neighbouring places must differ to be told apart
@@ -61,8 +61,11 @@ async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) ->
     behind = [await asker.next_place(client, ids[: cut + 1]) for cut in cuts]
     _check_shift(place, [(whole, cut, seen) for cut, seen in zip(cuts, behind, strict=True)])
     _check_own(place, whole)
-    known, _ = known_of(whole)
-    rounding = rounding_of(known.logprobs[known.ids >= 0])
+    rounding = rounding_of_places(whole)
+    try:
+        known, _ = known_of(whole, rounding)
+    except Unusable as error:
+        _refuse(place, f"contradicts itself ({error})")
     if unsound(known, rounding).any():
         _refuse(place, "gives log-probs that are no distribution (NaN, +inf or more than 1 in all)")
     return rounding

@@ -19,13 +19,10 @@ import numpy as np
 from divtok.models import Tokenizer
 from divtok.servers.client import Unusable
 from divtok.trace.divergence import FloatArray64
-from divtok.trace.topk.known import Known
+from divtok.trace.topk.known import Known, Rounding
 
 _BY_ID = "token_id:"
 _INCOMPLETE = "\ufffd"  # what a token decodes to that is only a part of a character
-
-# One server may say the same thing twice in slightly different words, such as rounded once more.
-_SAME = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +155,12 @@ def read_next(answer: Any, names: TokenNames) -> Place:
     return _named_place(_at(top, 0), token, own[0], by_id, names)
 
 
-def known_of(places: Sequence[Place]) -> tuple[Known, FloatArray64]:
-    """The places as arrays, with the log-probs [N] of the tokens that came."""
+def known_of(places: Sequence[Place], rounding: Rounding) -> tuple[Known, FloatArray64]:
+    """The places as arrays, with the log-probs [N] of the tokens that came.
+
+    Those are said twice where the lists have them too: `Unusable` if both differ by more than the
+    rounding explains.
+    """
     width = max((len(place.logprobs) for place in places), default=0) + 1
     ids = np.full((len(places), width), -1, dtype=np.int64)
     logprobs = np.full((len(places), width), -np.inf)
@@ -168,16 +169,25 @@ def known_of(places: Sequence[Place]) -> tuple[Known, FloatArray64]:
         if place.token is None or place.own is None:
             raise Unusable(f"no log-prob of the token itself at scored position {row}")
         listed = place.logprobs.get(place.token, place.own)
-        if abs(math.exp(min(listed, 1.0)) - math.exp(min(place.own, 1.0))) > _SAME:
+        if _differ(listed, place.own, rounding):
             raise Unusable(
                 f"two log-probs of one token at scored position {row}: {place.own}, {listed}"
             )
-        entries = {**place.logprobs, place.token: place.own}
+        entries = {place.token: place.own, **place.logprobs}
         ids[row, : len(entries)] = list(entries)
         logprobs[row, : len(entries)] = list(entries.values())
         own[row] = place.own
     cap = np.array([place.cap for place in places])
     return Known(ids, logprobs, cap), own
+
+
+def _differ(one: float, other: float, rounding: Rounding) -> bool:
+    """Whether two log-probs cannot be the same one, each rounded. NaN is for others to tell."""
+    masses = [math.exp(min(value, 1.0)) for value in (one, other)]
+    size = min(abs(one), abs(other)) / (1 - rounding.relative)
+    # By masses, not by logarithms: at next to nothing these may differ by any amount.
+    allowed = -math.expm1(-2 * (rounding.absolute + rounding.relative * size))
+    return abs(masses[0] - masses[1]) > max(masses) * allowed
 
 
 def choice_of(answer: Any) -> dict[str, Any]:

@@ -31,6 +31,12 @@ T = TypeVar("T")
 Form = Literal["prompt_logprobs", "echo", "echo_texts"]
 WRITTEN_TOKENS = 1
 
+TRY_LATER = (
+    "Look at the server's log, and try again when it answers; give it more time (timeout_s) if it "
+    "is slow."
+)
+
+_UNUSABLE = "the answer cannot be used"  # the client's words for what `accept` refuses
 _PATH = "completions"
 _FEW = 5  # likely tokens that every server lists behind a prompt
 
@@ -95,12 +101,17 @@ class Asker:
 
 def value_of(posted: Posted[T], settings: ServerSettings) -> T:
     """What was got, for questions that nothing can go on without."""
-    if posted.value is None:
+    if posted.value is not None:
+        return posted.value
+    if posted.setbacks and posted.setbacks[-1].startswith(_UNUSABLE):
         raise ServerError(
             f"{settings.base_url} gives no usable log-probs: {posted.reason}",
             next_step="Use a server that gives log-probs of prompts, such as vLLM.",
         )
-    return posted.value
+    raise ServerError(
+        f"{settings.base_url} gives no log-probs: {posted.reason}",
+        next_step=TRY_LATER,
+    )
 
 
 def with_client(settings: ServerSettings, work: Callable[[ServerClient], Any]) -> Any:

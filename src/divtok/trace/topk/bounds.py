@@ -27,7 +27,8 @@ these errors can do: the lower one along its tangent, the upper one at the small
 Where one vocabulary is wider, that distribution is cut to the other's width and made to sum to 1
 again, as everywhere in divtok. The part of its tail that is cut off is unknown, so that its listed
 probabilities may have to grow by some factor. The upper bound needs no change for that (what grows
-is taken from the tail, which counts in full); the lower one follows its tangent once more.
+is taken from the tail, which counts in full); the lower one follows its tangent once more. The same
+covers a width that is not known: ids that may be cut off or not count as part of the tail.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from divtok.trace.topk.known import (
     Masses,
     Rounding,
     cut_masses,
+    loose_masses,
     masses_of,
 )
 
@@ -65,10 +67,13 @@ def jsd_bounds(
     q_rounding: Rounding = FLOAT32,
     p_width: int | None = None,
     q_width: int | None = None,
+    sure_width: int | None = None,
 ) -> tuple[FloatArray64, FloatArray64]:
     """The smallest and the largest JSD in bits, both [N], that agree with what is known.
 
     With both widths of vocabularies given, the wider distribution is cut to the narrower one's.
+    Where one is not known, `sure_width` says how many tokens both models have at least, and the
+    bounds hold whatever the width is from there on; without it the widths are taken to be alike.
     Positions that are `unsound` are the caller's to leave out.
     """
     low, high = np.empty(len(p)), np.empty(len(p))
@@ -76,8 +81,8 @@ def jsd_bounds(
     for start in range(0, len(p), step):
         rows = slice(start, start + step)
         low[rows], high[rows] = _bounds(
-            _masses(p.part(rows), p_rounding, p_width, q_width),
-            _masses(q.part(rows), q_rounding, q_width, p_width),
+            _masses(p.part(rows), p_rounding, p_width, q_width, sure_width),
+            _masses(q.part(rows), q_rounding, q_width, p_width, sure_width),
         )
     if not bool(((low <= high + ROUNDING_BITS) & (high <= 1 + ROUNDING_BITS)).all()):
         raise DataError(
@@ -99,10 +104,15 @@ def outward(
     )
 
 
-def _masses(known: Known, rounding: Rounding, width: int | None, other: int | None) -> Masses:
-    if width is None or other is None or width <= other:
+def _masses(
+    known: Known, rounding: Rounding, width: int | None, other: int | None, sure: int | None
+) -> Masses:
+    if width is not None and other is not None:
+        cut = width > other
+        return cut_masses(known, rounding, width, other) if cut else masses_of(known, rounding)
+    if sure is None or (width is not None and width <= sure):
         return masses_of(known, rounding)
-    return cut_masses(known, rounding, width, other)
+    return loose_masses(known, rounding, width, sure)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

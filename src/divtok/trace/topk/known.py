@@ -15,9 +15,11 @@ from divtok.trace.divergence import FloatArray64
 Flags = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
 
-# The most by which a model's log-probs may miss a distribution beyond their rounding: float32 sums
-# over large vocabularies are off by up to 1e-4.
+# The most by which the log-probs of one position may miss a distribution beyond their rounding.
 NORMALISATION = 1e-3
+
+# For each token that is summed up. Sums in float32 over 152,000 were seen to be off by 1e-4.
+_SUM_ERROR = 1e-9
 
 _LEAST_KEPT = 1e-6  # of a distribution that is cut: of one with less nothing is known
 
@@ -28,6 +30,14 @@ class Rounding:
 
     relative: float
     absolute: float
+
+    def summed_over(self, tokens: int) -> Rounding:
+        """With what the sum over a vocabulary adds, which is taken off all log-probs alike."""
+        return Rounding(self.relative, self.absolute + _SUM_ERROR * tokens)
+
+    def coarser(self, other: Rounding) -> Rounding:
+        """What holds for numbers of both kinds."""
+        return Rounding(max(self.relative, other.relative), max(self.absolute, other.absolute))
 
 
 # A log-softmax in float32 of logits of usual size.
@@ -126,10 +136,38 @@ def cut_masses(known: Known, rounding: Rounding, width: int, shared: int) -> Mas
     cap = np.where(lost, 1.0, whole.cap / kept * np.exp(unsure))
     rest = _with_rest(np.where(listed, whole.ids, -1), mass, error, cap)
     unlisted = (width - shared) - outside.sum(axis=1)
-    hidden = np.minimum(rest.tail, unlisted * rest.cap)
-    stretch = hidden / np.maximum(1 - hidden, _LEAST_KEPT)
-    cap = np.minimum(rest.tail, rest.cap * (1 + stretch))
-    return Masses(rest.ids, mass, error, rest.tail, cap, stretch)
+    return _without(rest, np.minimum(rest.tail, unlisted * rest.cap))
+
+
+def loose_masses(known: Known, rounding: Rounding, width: int | None, sure: int) -> Masses:
+    """The same where the width to cut to is not known, only that it is `sure` or more.
+
+    Ids from `sure` on may be kept or cut off, so whatever is listed of them counts as unlisted.
+    Without a `width` there may be any number of them.
+    """
+    whole = masses_of(known, rounding)
+    unsure = whole.ids >= sure
+    most = np.where(unsure, whole.mass * np.exp(whole.error), 0.0)
+    mass = np.where(unsure, 0.0, whole.mass)
+    cap = np.maximum(whole.cap, most.max(axis=1, initial=0.0))
+    rest = _with_rest(np.where(unsure, -1, whole.ids), mass, whole.error, cap)
+    hidden = rest.tail if width is None else np.minimum(rest.tail, (width - sure) * rest.cap)
+    return _without(rest, hidden)
+
+
+def _without(masses: Masses, hidden: FloatArray64) -> Masses:
+    """Where up to `hidden` [N] of the tail is cut off, and what is left grows to 1 again."""
+    lost = 1 - hidden < _LEAST_KEPT
+    stretch = hidden / np.where(lost, 1.0, 1 - hidden)
+    cap = np.minimum(masses.tail, masses.cap * (1 + stretch))
+    return Masses(
+        ids=np.where(lost[:, None], -1, masses.ids),
+        mass=np.where(lost[:, None], 0.0, masses.mass),
+        error=masses.error,
+        tail=np.where(lost, 1.0, masses.tail),
+        cap=np.where(lost, 1.0, cap),
+        stretch=np.where(lost, 0.0, stretch),
+    )
 
 
 def _with_rest(ids: Ids, mass: FloatArray64, error: FloatArray64, cap: FloatArray64) -> Masses:

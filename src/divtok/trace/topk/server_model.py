@@ -24,9 +24,10 @@ from divtok.models import (
 )
 from divtok.servers.client import ServerClient
 from divtok.servers.settings import ServerSettings
+from divtok.servers.words import tidy
 from divtok.trace.topk.alignment import check_alignment
 from divtok.trace.topk.answers import TokenNames
-from divtok.trace.topk.asking import WRITTEN_TOKENS, Asker, Form, with_client
+from divtok.trace.topk.asking import TRY_LATER, WRITTEN_TOKENS, Asker, Form, with_client
 from divtok.trace.topk.known import Rounding
 
 FormChoice = Literal["auto", "prompt_logprobs", "echo"]
@@ -44,6 +45,8 @@ class ServerModel:
 
     `name` is what the run calls it. `width` is the length of its distributions and
     `context_length` the most tokens it reads; None where neither config nor server tell.
+    `sure_width` is the width, or what the tokenizer alone shows of it. `rounding` is how exactly
+    the server writes its numbers.
     """
 
     name: str
@@ -51,9 +54,15 @@ class ServerModel:
     tokenizer: Any  # satisfies divtok.models.Tokenizer
     end_ids: frozenset[int]
     width: int | None
+    sure_width: int
     context_length: int | None
     asker: Asker
     rounding: Rounding
+
+    @property
+    def error(self) -> Rounding:
+        """The most by which its log-probs may be wrong."""
+        return self.rounding.summed_over(self.sure_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def load_server_model(
     local = _read_local(name if tokenizer is None else tokenizer, revision)
 
     async def connect(client: ServerClient) -> ServerModel:
-        model, limit = _pick(name, served_name, await client.get("models"), settings)
+        model, limit = _pick(name, served_name, await client.get("models"), client)
         asker, rounding = await _first_that_answers(
             client,
             [
@@ -103,6 +112,7 @@ def load_server_model(
             tokenizer=local.tokenizer,
             end_ids=local.end_ids,
             width=local.width,
+            sure_width=local.width or max(local.tokenizer.get_vocab().values()) + 1,
             context_length=None if limit is None else limit - WRITTEN_TOKENS,
             asker=asker,
             rounding=rounding,
@@ -120,6 +130,7 @@ async def _first_that_answers(
     """
     probe = tokenizer("1 + 1 = 2", add_special_tokens=False)["input_ids"]
     refusals: list[str] = []
+    answered = False
     for asker in askers:
         try:
             known = await asker.answers_in_form(client, probe)
@@ -127,19 +138,23 @@ async def _first_that_answers(
             raise  # it will not be there for another form either
         except ServerError as error:
             refusals.append(f"{asker.form}: {error.what}")
+            answered |= error.next_step != TRY_LATER
             continue
+        answered = True
         if known:
             return asker, await check_alignment(client, asker, tokenizer)
         refusals.append(f"{asker.form}: the answer has no log-probs of the prompt")
     raise ServerError(
         f"The server {client.settings.base_url} gives no log-probs of prompts "
         f"({'; '.join(refusals)}).",
-        next_step="Ask for fewer likely tokens (top_k), or use a server such as vLLM.",
+        next_step="Ask for fewer likely tokens (top_k), or use a server such as vLLM."
+        if answered
+        else TRY_LATER,
     )
 
 
 def _pick(
-    name: str, served_name: str | None, answer: Any, settings: ServerSettings
+    name: str, served_name: str | None, answer: Any, client: ServerClient
 ) -> tuple[str, int | None]:
     """What the server calls the model, and the most tokens it takes at once, if it says so."""
     entries = answer.get("data") if isinstance(answer, dict) else None
@@ -153,9 +168,10 @@ def _pick(
     if picked is None and served_name is None and len(listed) == 1:
         [picked] = listed
     if picked is None:
-        there = ", ".join(sorted(listed)[:20]) or "none at all"
+        names = [tidy(client.without_key(listed_name), None) for listed_name in sorted(listed)]
+        there = ", ".join(names[:20]) or "none at all"
         raise ServerError(
-            f"The server {settings.base_url} has no model '{wanted}'; it has: {there}.",
+            f"The server {client.settings.base_url} has no model '{wanted}'; it has: {there}.",
             next_step=f"Say which it is: served_names.{name}=NAME, or name another server for it.",
         )
     limit = listed[picked].get("max_model_len")

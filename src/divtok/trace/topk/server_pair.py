@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,9 @@ from divtok.records import Trace, Trajectory
 from divtok.servers.client import Posted, ServerClient
 from divtok.servers.each import for_each
 from divtok.servers.settings import ServerSettings
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, row_of, too_long
+from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, row_of, too_long
 from divtok.trace.divergence import FloatArray64
+from divtok.trace.packs import Ids
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.topk.answers import known_of
@@ -45,10 +48,7 @@ class ServerPair:
     @property
     def vocab_size(self) -> int:
         """The width that ids of trajectories must keep within."""
-        return min(
-            model.width or max(model.tokenizer.get_vocab().values()) + 1
-            for model in (self.p, self.q)
-        )
+        return min(self.p.sure_width, self.q.sure_width)
 
     @property
     def context_length(self) -> int | None:
@@ -62,7 +62,16 @@ class ServerPair:
         A response without tokens, one too long for either server, one with broken log-probs and
         one that a server did not answer for get a trace with that status.
         """
-        rows = [row_of(trajectory) for trajectory in trajectories]
+        return self._trace_rows([row_of(trajectory) for trajectory in trajectories])
+
+    def trace_ids(
+        self, *, prompt_ids: Ids, token_ids: Ids, key: str = "", text: str | None = None
+    ) -> Trace:
+        """Trace one response given as token ids. `text` is what the ids decode to by default."""
+        prompt, tokens = plain_ids(prompt_ids, "prompt_ids"), plain_ids(token_ids, "token_ids")
+        return self._trace_rows([Row(key, prompt, tokens, text)])[0]
+
+    def _trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
         for row in rows:
             check_ids(row, self.vocab_size)
         traces: dict[int, Trace] = {}
@@ -72,30 +81,31 @@ class ServerPair:
                 traces[index] = refused
         asked = [index for index in range(len(rows)) if index not in traces]
         if asked:
-            self._ask(rows, asked, traces)
+            self._ask_about(rows, asked, traces)
         return [traces[index] for index in range(len(rows))]
 
-    def _ask(self, rows: Sequence[Row], asked: Sequence[int], traces: dict[int, Trace]) -> None:
+    def _ask_about(
+        self, rows: Sequence[Row], asked: Sequence[int], traces: dict[int, Trace]
+    ) -> None:
         """Both servers about each row at the same time, and its trace as soon as both have told."""
-        one_server = self.p.settings == self.q.settings
-        second = SharedClient(self.q.settings)
+        p, q = self.p.settings, self.q.settings
+        one_server = p == q
+        second = SharedClient(q)
+        # Each row is two calls: one server would be given twice as many as it has connections, and
+        # a call's time runs while it waits for one.
+        turns = asyncio.Semaphore(p.concurrency)
 
         async def both(client: ServerClient, index: int) -> tuple[int, Trace]:
             row = rows[index]
-            if one_server:
-                told = await asyncio.gather(_ask(client, self.p, row), _ask(client, self.q, row))
-            else:
-                async with second as other:
-                    told = await asyncio.gather(_ask(client, self.p, row), _ask(other, self.q, row))
+            async with nullcontext(client) if one_server else second as other:
+                told = await asyncio.gather(
+                    _told_by(self.p, client, row, turns),
+                    _told_by(self.q, other, row, turns if one_server else nullcontext()),
+                )
             return index, self._trace(row, *told)
 
-        for_each(asked, both, self._settings(one_server), keep=traces.update)
-
-    def _settings(self, one_server: bool) -> ServerSettings:
-        """p's server, with as many rows at a time as both servers take."""
-        p, q = self.p.settings, self.q.settings
-        at_a_time = p.concurrency // 2 if one_server else min(p.concurrency, q.concurrency)
-        return replace(p, concurrency=max(1, at_a_time))
+        at_a_time = min(p.concurrency, q.concurrency)
+        for_each(asked, both, replace(p, concurrency=at_a_time), keep=traces.update)
 
     def _unreadable(self, row: Row) -> Trace | None:
         if not len(row.token_ids):
@@ -138,10 +148,11 @@ class ServerPair:
         found = jsd_bounds(
             p,
             q,
-            p_rounding=self.p.rounding,
-            q_rounding=self.q.rounding,
+            p_rounding=self.p.error,
+            q_rounding=self.q.error,
             p_width=p_width,
             q_width=q_width,
+            sure_width=self.vocab_size,
         )
         low, high = outward(*found)
         unknown = np.full(len(low), np.nan, dtype=np.float32)
@@ -158,8 +169,8 @@ class ServerPair:
             "exact": False,
             "jsd_low_bits": low,
             "jsd_high_bits": high,
-            "dropped_mass_p": _dropped(p_width, q_width),
-            "dropped_mass_q": _dropped(q_width, p_width),
+            "dropped_mass_p": _dropped(self.p, self.q),
+            "dropped_mass_q": _dropped(self.q, self.p),
         }
 
     def _all_told(self, p: Known, q: Known) -> bool:
@@ -209,11 +220,16 @@ def load_server_pair(
     return ServerPair(*models)
 
 
-def _dropped(width: int | None, other: int | None) -> float:
-    """The mass that is cut off with tokens the other model has not: unknown where there are any."""
-    return np.nan if width is not None and other is not None and width > other else 0.0
+def _dropped(model: ServerModel, other: ServerModel) -> float:
+    """The mass cut off with tokens that the other model has not: unknown if there may be any."""
+    none_are = model.width is not None and model.width <= other.sure_width
+    return 0.0 if none_are else np.nan
 
 
-async def _ask(client: ServerClient, model: ServerModel, row: Row) -> Posted[Told]:
+async def _told_by(
+    model: ServerModel, client: ServerClient, row: Row, turn: AbstractAsyncContextManager[None]
+) -> Posted[Told]:
     ids = [*row.prompt_ids.tolist(), *row.token_ids.tolist()]
-    return await model.asker.places(client, ids, len(row.prompt_ids), known_of)
+    read = partial(known_of, rounding=model.rounding)
+    async with turn:
+        return await model.asker.places(client, ids, len(row.prompt_ids), read)
