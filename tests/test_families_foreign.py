@@ -155,7 +155,7 @@ def test_truth_values_where_they_belong(key: str, text: str, value: bool) -> Non
         ("generate.api.timeout_s", ["yes", "0", "-1", ".nan", ".inf"]),
         ("generate.api.deadline_s", ["true", "0"]),
         ("generate.api.base_url", ["true", "8000", "[a]"]),
-        ("generate.api.key_variable", ["false", "", "3"]),
+        ("generate.api.key_variable", ["false", "3"]),
         ("generate.api.prompt_price", ["true", "-0.1", ".inf", ".nan"]),
         ("generate.api.completion_price", ["no", "free"]),
         ("generate.api.token_limit_field", ["max_length", "true"]),

@@ -16,7 +16,7 @@ from divtok.evaluate.certified import count_bounds
 from divtok.families import FAMILIES, theta_for
 from divtok.models import DType
 from divtok.problems.encode import prompt_ids, response_ids
-from divtok.records import Evidence, Scalar, Trace, Trajectory
+from divtok.records import Evidence, Scalar, Trace
 from divtok.score import (
     ESTIMATORS,
     Estimator,
@@ -181,11 +181,7 @@ def confidence(
 def _read(pair: Pair | ServerPair, row: Row, spec: Estimator) -> Read:
     if isinstance(pair, Pair):
         return pair.read_row(row, extras=Extras(chain="chain" in spec.evidence))
-    asked, ids = tuple(row.prompt_ids.tolist()), tuple(row.token_ids.tolist())
-    trajectory = Trajectory(
-        row.key, "", "", 0, "", asked, ids, row.text or "", "unknown", row.protocol, None
-    )
-    return Read(pair.trace_batch([trajectory])[0])
+    return Read(pair.trace_ids(prompt_ids=row.prompt_ids, token_ids=row.token_ids, text=row.text))
 
 
 def _check_evidence(spec: Estimator) -> None:

@@ -26,10 +26,11 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import FAMILIES, Family, Generator, get_family
+from divtok.generate.extra_body import extra_body_problems
 from divtok.models import DType
 from divtok.problems.prompts import Protocol
 from divtok.records import Sampling, Scalar
-from divtok.servers.settings import ServerSettings
+from divtok.servers.settings import DEFAULT_KEY_VARIABLE, ServerSettings
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -78,7 +79,7 @@ class SamplingSection(Section):
 class CallsSection(Section):
     """How patient to be with a server."""
 
-    key_variable: str = "OPENAI_API_KEY"  # the environment variable that holds the key
+    key_variable: str | None = DEFAULT_KEY_VARIABLE  # environment variable with the key; null: none
     concurrency: Positive = 8
     max_attempts: Positive = 6
     timeout_s: Seconds = 300.0  # one attempt
@@ -109,6 +110,14 @@ class ApiSection(CallsSection):
     extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])  # sent with each request
     prompt_price: Price | None = None  # of a million tokens
     completion_price: Price | None = None
+
+    @field_validator("extra_body")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
+        wrong = extra_body_problems(value)
+        if wrong:
+            raise PydanticCustomError("extra_body", "{wrong}", {"wrong": "; ".join(wrong)})
+        return value
 
 
 class VllmSection(Section):
@@ -417,6 +426,9 @@ def _describe(item: ErrorDetails) -> str:
     if item["type"] == "extra_forbidden":
         known = _section_at(path[:-1]).model_fields
         return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
+    if item["type"] == "extra_body":
+        # Without its value, which may be a secret.
+        return f"{key}: {item['msg']}. Leave it out of extra_body."
     shown = repr(item["input"])
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     message = item["msg"][0].lower() + item["msg"][1:]

@@ -86,7 +86,8 @@ class Trajectory:
 
     Both lists of ids are empty where the generator gave its text alone. `sampling` is None where it
     is not known how the response was sampled. A response that could not be had keeps its row: its
-    finish reason is "failed", its text is empty and `reason` says what happened.
+    finish reason is "failed", its text is empty and `reason` says what happened. `reason` is also
+    set where a generator refused or called a tool instead of answering.
     """
 
     key: str

@@ -15,10 +15,10 @@ from divtok import models
 from divtok.config import RunConfig, load_config
 from divtok.errors import EXIT_USAGE, ConfigError, ModelError, UsageError
 from divtok.models import load_tokenizer
-from divtok.pipeline import generation
+from divtok.pipeline import generation, tracing
 from divtok.pipeline.calls import api_options
 from divtok.pipeline.choices import check_choices, chosen_estimators, models_read
-from divtok.pipeline.common import as_read_by, digest_of, dtype_of, spelled_by
+from divtok.pipeline.common import as_read_by, digest_of, spelled_by
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Sampling, Trajectory
 from divtok.score import ESTIMATORS
@@ -68,9 +68,13 @@ def accepted(*overrides: str) -> RunConfig:
 
 def test_both_of_a_pair_behind_servers_are_fine() -> None:
     config = accepted(*ONE, *SERVED)
-    for ref in (GENERATOR, AUXILIARY):
-        assert digest_of(config, ref) == f"served as {ref}"
-        assert dtype_of(config, config.trace, ref) == "served"
+    identity = tracing._pair_identity(config, GENERATOR, AUXILIARY)
+    assert identity["models"] == {
+        GENERATOR: f"served as {GENERATOR}",
+        AUXILIARY: f"served as {AUXILIARY}",
+    }
+    # Weights that are loaded here keep their fingerprint, also where a server has them too.
+    assert "served" not in digest_of(config, GENERATOR)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +98,7 @@ def test_half_of_a_pair_that_is_traced_and_never_scored() -> None:
 
 def test_a_server_for_a_model_that_does_not_read() -> None:
     message = refused(*ONE, *SERVED, f"servers.divtok/tiny-0.4m={URL}")
-    assert (
-        "servers names 'divtok/tiny-0.4m', which is not among the models that take part." in message
-    )
+    assert "servers names 'divtok/tiny-0.4m', which is not among the models it is for." in message
     assert "Did you mean " in message
 
 
@@ -170,10 +172,7 @@ def test_how_a_server_is_asked_comes_from_the_config() -> None:
     [
         ("generate.api.key_variable='sk-12 34'", "name of an environment variable"),
         ("generate.api.concurrency=5000", "concurrency"),
-        ("generate.api.extra_body.temperature=1", "may not set 'temperature'"),
-        ("generate.api.extra_body.api_key=hunter2", "may not set 'api_key'"),
         ("generate.api.prompt_price=1", "go together"),
-        ("generate.api.extra_body.x=.nan", "no JSON"),
     ],
 )
 def test_settings_no_server_could_be_asked_with(override: str, why: str) -> None:
@@ -181,6 +180,21 @@ def test_settings_no_server_could_be_asked_with(override: str, why: str) -> None
     assert why in message
     assert "sk-12" not in message
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("generate.api.extra_body.temperature=1", "may not set 'temperature'"),
+        ("generate.api.extra_body.api_key=hunter2", "may not set 'api_key'"),
+        ("generate.api.extra_body.a={b: [{Authorization: hunter2}]}", "Authorization"),
+        ("generate.api.extra_body.x=.nan", "no JSON"),
+    ],
+)
+def test_a_secret_never_gets_into_a_config(override: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        load_config(None, [*API, override])
+    assert "hunter2" not in str(caught.value)
 
 
 def test_imported_responses_cannot_be_asked_about() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pipeline_samples import Row, handmade_run, small_config, trace_of
+from pipeline_samples import GENERATOR, Row, handmade_run, small_config, trace_of
 
 from divtok.errors import EXIT_NOTHING, NothingScoredError
+from divtok.evaluate.group import LeftOut
 from divtok.grade.grader import NO_RESPONSE
 from divtok.pipeline import results, stages
 from divtok.records import GOLD_MISSING, Grade, Problem, Verdict
+from divtok.report.left_out import left_out_lines
 from divtok.store.run import Run
 
 RIGHT, WRONG = Verdict.CORRECT, Verdict.INCORRECT
@@ -62,9 +64,7 @@ def make_run(
     return run
 
 
-def test_rows_that_cannot_be_graded_are_left_out_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_cannot_be_graded_are_left_out_and_said(tmp_path: Path) -> None:
     rows = [
         Row("a", values=scored(0.9)),
         Row("b", values=UNSCORED),
@@ -76,18 +76,19 @@ def test_rows_that_cannot_be_graded_are_left_out_and_said(
     (group,) = results.groups_of(run)
     assert group.problem_id == ["a", "d", "e"]
     assert group.verdict == [RIGHT, WRONG, Verdict.UNDETERMINED]
-    said = capsys.readouterr().err
-    assert "evaluate: 2 rows without a response or a gold answer are left out" in said
+    found = results.results_of(run, small_config())
+    assert found.left_out == [LeftOut("bench", GENERATOR, failed=1, gold_missing=1)]
+    assert left_out_lines(found.left_out) == [
+        f"{GENERATOR} on bench: rows 1 without a response and 1 without a gold answer."
+    ]
     evaluation = next(e for e in results.evaluate(run, small_config()) if e.estimator == "dtc_lin")
     assert evaluation.n == 3
     assert evaluation.accuracy == pytest.approx(1 / 3)
 
 
-def test_nothing_is_said_where_nothing_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results.groups_of(make_run(tmp_path, [Row("a", values=scored(0.9))]))
-    assert "left out" not in capsys.readouterr().err
+def test_nothing_is_said_where_nothing_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [Row("a", values=scored(0.9))])
+    assert results.results_of(run, small_config()).left_out == []
 
 
 def test_a_generator_without_any_response_is_no_group(tmp_path: Path) -> None:
@@ -128,8 +129,8 @@ def test_the_length_of_a_text_comes_from_its_reader(tmp_path: Path) -> None:
         Row("c", tokens=5, values=UNSCORED),
     ]
     (group,) = results.groups_of(make_run(tmp_path, rows, text_only=("b", "c")))
-    # Ids of one's own come first; a text that could not be read either has no length.
-    assert group.length == [7, 9, 0]
+    # In the tokens of who counted; of a text that could not be read there are none.
+    assert group.length == [9, 9, 0]
     assert group.count == [1, 1, None]
 
 

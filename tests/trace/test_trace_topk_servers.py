@@ -433,10 +433,24 @@ def test_too_many_likely_tokens_are_refused_in_the_servers_words(models: Any) ->
             load_server_model(Q, settings(server), top_k=21)
 
 
-def test_the_only_model_of_a_server_is_meant_whatever_its_name(models: Any) -> None:
+def test_a_model_of_another_name_is_taken_only_when_told(models: Any) -> None:
     with ModelServer(models[1], name="something-else") as server:
-        found = load_server_model(Q, settings(server))
+        with pytest.raises(ServerError, match="it has: something-else") as refused:
+            load_server_model(Q, settings(server))
+        assert f"served_names.{Q}=NAME" in str(refused.value)
+        found = load_server_model(Q, settings(server), served_name="something-else")
     assert (found.name, found.asker.model) == (Q, "something-else")
+
+
+def test_one_model_is_no_pair(models: Any) -> None:
+    with ModelServer(models[1]) as server, pytest.raises(UsageError, match="one and the same"):
+        load_server_pair(
+            P,
+            Q,
+            p_server=settings(server),
+            q_server=settings(server),
+            p_served_name=server.name,
+        )
 
 
 def test_a_model_that_is_not_there_is_refused_with_those_that_are(models: Any) -> None:
@@ -523,6 +537,8 @@ def test_a_pair_with_different_tokens_is_refused(servers: Any, models: Any) -> N
 
 
 def test_a_tokenizer_may_be_given_as_such(servers: Any, models: Any) -> None:
-    found = load_server_model("p", settings(servers[0]), tokenizer=models[0].tokenizer)
+    found = load_server_model(
+        "p", settings(servers[0]), tokenizer=models[0].tokenizer, served_name=P
+    )
     assert found.width is None
     assert found.end_ids == {2}

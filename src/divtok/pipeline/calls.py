@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from divtok.config import RunConfig
 from divtok.errors import ConfigError
 from divtok.generate.api import ApiOptions
 from divtok.progress import say
-from divtok.records import CallPurpose
+from divtok.records import Call, CallPurpose
 from divtok.store.run import Run
+
+N = TypeVar("N", int, float)
 
 # What makes vLLM's server send the token ids along.
 _TOKEN_IDS = {"return_token_ids": True}
@@ -31,6 +35,40 @@ def api_options(config: RunConfig) -> ApiOptions:
         prompt_price=section.prompt_price,
         completion_price=section.completion_price,
     )
+
+
+def has_answered(run: Run, config: RunConfig, generator: str) -> bool:
+    """Whether the server has answered for this generator before: then it knows such requests."""
+    options = api_options(config)
+    server, model = options.server.base_url, options.name_of(generator)
+    return any(
+        call.reason is None and (call.server, call.model) == (server, model)
+        for call in run.calls.read()
+    )
+
+
+def added_up(calls: Iterable[Call], earlier: Mapping[str, Call]) -> list[Call]:
+    """Each call with what an earlier try for the same key had taken: a retry costs twice."""
+    return [_sum(earlier[call.key], call) if call.key in earlier else call for call in calls]
+
+
+def _sum(before: Call, now: Call) -> Call:
+    failed = () if before.reason is None else (before.reason,)
+    return replace(
+        now,
+        attempts=before.attempts + now.attempts,
+        setbacks=(*before.setbacks, *failed, *now.setbacks),
+        prompt_tokens=_plus(before.prompt_tokens, now.prompt_tokens),
+        completion_tokens=_plus(before.completion_tokens, now.completion_tokens),
+        cost=_plus(before.cost, now.cost),
+        seconds=before.seconds + now.seconds,
+    )
+
+
+def _plus(first: N | None, second: N | None) -> N | None:
+    """The sum of what is known."""
+    known = [value for value in (first, second) if value is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
 def say_what_calls_took(run: Run, purpose: CallPurpose, keys: Collection[str]) -> None:

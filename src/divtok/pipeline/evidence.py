@@ -22,7 +22,7 @@ from divtok.generate.api import Replied, reply_all
 from divtok.generate.replies import reply_batch
 from divtok.grade.stated import read_rating, read_stated
 from divtok.models import load_model, load_tokenizer
-from divtok.pipeline.calls import api_options, say_what_calls_took
+from divtok.pipeline.calls import added_up, api_options, has_answered, say_what_calls_took
 from divtok.pipeline.choices import needed_evidence
 from divtok.pipeline.common import (
     check_section,
@@ -118,13 +118,15 @@ def _ask_servers(run: Run, config: RunConfig, *, retry_failed: bool) -> None:
     check_section(run, run.replies.keys(), "replies", identity)
     questions = stored_questions(run)
     present = _present(run.replies, retry_failed)
+    earlier = {call.key: call for call in run.calls.read() if call.purpose == "reply"}
     for generator, rows in _by_generator(run, config):
         missing = [t for t in rows if (t.key,) not in present]
         done = len(rows) - len(missing)
         with track(f"ask {generator.model}", total=len(rows), done=done) as advance:
 
             def keep(replied: Sequence[Replied], advance: Advance = advance) -> None:
-                run.calls.append([r.call for r in replied if r.call is not None])
+                calls = (r.call for r in replied if r.call is not None)
+                run.calls.append(added_up(calls, earlier))
                 run.replies.append([r.reply for r in replied])
                 advance(len(replied))
 
@@ -134,6 +136,7 @@ def _ask_servers(run: Run, config: RunConfig, *, retry_failed: bool) -> None:
                     options,
                     max_tokens=config.evidence.reply_tokens,
                     keep=keep,
+                    proved=has_answered(run, config, generator.model),
                 )
         if missing:
             say_what_calls_took(run, "reply", {t.key for t in missing})

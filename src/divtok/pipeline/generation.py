@@ -20,7 +20,7 @@ from divtok.generate.api import Response, respond_all
 from divtok.generate.engine import Job, generate_batch
 from divtok.generate.vllm_engine import check_sampling, load_vllm
 from divtok.models import load_model
-from divtok.pipeline.calls import api_options, say_what_calls_took
+from divtok.pipeline.calls import added_up, api_options, has_answered, say_what_calls_took
 from divtok.pipeline.choices import check_addresses
 from divtok.pipeline.common import (
     check_section,
@@ -148,17 +148,19 @@ def _ask_server(
     """The missing trajectories, from a server; one that could not be had is a row all the same."""
     missing = [job for job in jobs if (job.key,) not in present]
     done = len(jobs) - len(missing)
+    earlier = {call.key: call for call in run.calls.read() if call.purpose == "response"}
+    proved = has_answered(run, config, generator.model)
     with track(f"ask for {generator.model}", total=len(jobs), done=done) as advance:
 
         def keep(responses: Sequence[Response]) -> None:
             # What comes with a trajectory first, so that a trajectory means all of it.
-            run.calls.append([response.call for response in responses])
+            run.calls.append(added_up((response.call for response in responses), earlier))
             run.readings.append([r.sampled for r in responses if r.sampled is not None])
             run.trajectories.append([response.trajectory for response in responses])
             advance(len(responses))
 
         if missing:
-            respond_all(missing, api_options(config), keep=keep)
+            respond_all(missing, api_options(config), keep=keep, proved=proved)
     if missing:
         say_what_calls_took(run, "response", {job.key for job in missing})
 

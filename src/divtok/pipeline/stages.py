@@ -58,6 +58,7 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
         for shard in chunks(grades, GRADES_PER_SHARD):
             run.grades.append(shard)
             advance(len(shard))
+    _say_unanswered(run, trajectories)
 
 
 def score(run: Run, config: RunConfig) -> None:
@@ -104,6 +105,14 @@ def score(run: Run, config: RunConfig) -> None:
     )
 
 
+def _say_unanswered(run: Run, trajectories: Sequence[Trajectory]) -> None:
+    """Responses of other prompts may end in another way than divtok looks for."""
+    graded = [g for g in run.grades.read() if g.verdict == Verdict.UNANSWERED]
+    if 2 * len(graded) > len(trajectories):
+        wanted = "boxed answer" if trajectories[0].protocol == "cot" else "answer in JSON"
+        say(f"grade: {len(graded)} of {len(trajectories)} responses hold no {wanted}: unanswered")
+
+
 def _say_what_is_odd(
     config: RunConfig, trajectories: Sequence[Trajectory], traces: Mapping[str, Trace]
 ) -> None:
@@ -138,7 +147,12 @@ def failed_rows(run: Run) -> list[str]:
     reasons += [f"trace: {t.reason}" for t in run.traces.read() if t.status != "ok"]
     for table in (run.replies, run.readings, run.rewards):
         rows: Sequence[Reply | Reading | StepRewards] = table.read()
-        reasons += [f"{table.layout.name}: {row.reason}" for row in rows if row.reason is not None]
+        reasons += [
+            f"{table.layout.name}: {row.reason}"
+            for row in rows
+            # What a server did not report with its response cannot be had any more.
+            if row.reason is not None and not (isinstance(row, Reading) and row.kind == "sampled")
+        ]
     return reasons
 
 

@@ -88,7 +88,7 @@ def load_server_model(
 
     `tokenizer` is a tokenizer or a ref to one; without it, `name` is the ref. From a ref the
     model's config is read too, if it is there. The server is asked for `served_name`; without it,
-    for `name` or the only model it has.
+    for `name`.
     """
     if top_k < 1:
         raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
@@ -163,15 +163,13 @@ def _pick(
         for entry in (entries if isinstance(entries, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), str)
     }
-    wanted = served_name or name
-    picked = wanted if wanted in listed else None
-    if picked is None and served_name is None and len(listed) == 1:
-        [picked] = listed
-    if picked is None:
+    # Not the only model there in the place of another name: it might be another model.
+    picked = served_name or name
+    if picked not in listed:
         names = [tidy(client.without_key(listed_name), None) for listed_name in sorted(listed)]
         there = ", ".join(names[:20]) or "none at all"
         raise ServerError(
-            f"The server {client.settings.base_url} has no model '{wanted}'; it has: {there}.",
+            f"The server {client.settings.base_url} has no model '{picked}'; it has: {there}.",
             next_step=f"Say which it is: served_names.{name}=NAME, or name another server for it.",
         )
     limit = listed[picked].get("max_model_len")

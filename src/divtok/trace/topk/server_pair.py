@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from divtok.errors import UsageError
 from divtok.records import Trace, Trajectory
 from divtok.servers.client import Posted, ServerClient
 from divtok.servers.each import for_each
@@ -105,7 +106,7 @@ class ServerPair:
             return index, self._trace(row, *told)
 
         at_a_time = min(p.concurrency, q.concurrency)
-        for_each(asked, both, replace(p, concurrency=at_a_time), keep=traces.update)
+        for_each(asked, both, replace(p, concurrency=at_a_time), keep=traces.update, proved=True)
 
     def _unreadable(self, row: Row) -> Trace | None:
         if not len(row.token_ids):
@@ -217,7 +218,15 @@ def load_server_pair(
             (q, q_server, q_tokenizer, q_revision, q_served_name),
         )
     ]
-    return ServerPair(*models)
+    first, second = models
+    places = {(model.settings.base_url, model.asker.model) for model in models}
+    if p != q and len(places) == 1:
+        raise UsageError(
+            f"'{p}' and '{q}' are one and the same model of {first.settings.base_url}, which never "
+            "differs from itself.",
+            next_step="Name another server or another model for one of them.",
+        )
+    return ServerPair(first, second)
 
 
 def _dropped(model: ServerModel, other: ServerModel) -> float:

@@ -21,7 +21,7 @@ class SharedClient:
     async def __aenter__(self) -> ServerClient:
         async with self._lock:
             if self._client is None:
-                client = ServerClient(self._settings)
+                client = ServerClient(self._settings, proved=True)
                 await client.__aenter__()
                 self._client = client
             self._users += 1
