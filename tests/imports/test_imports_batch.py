@@ -92,7 +92,8 @@ def test_a_failed_request_fails_all_its_samples(
         ({"message": {"content": "b", "reasoning_content": "a"}}, "a\n\nb", None),
         ({"message": {"content": None, "reasoning_content": "a"}}, "a", None),
         ({"message": {"content": ""}}, "", None),
-        ({"message": {"content": None, "refusal": "I cannot."}}, "", "I cannot."),
+        ({"message": {"content": None, "refusal": "I cannot."}}, "I cannot.", "the model refused"),
+        ({"message": {"content": None}, "finish_reason": "length"}, "", None),
         (
             {"message": {"content": None, "tool_calls": [{}]}},
             "",

@@ -117,7 +117,7 @@ def test_other_methods_and_unfinished_logs_are_read(tmp_path: Path, start: bool)
                            "summary": "gist"}, {"type": "text", "text": "a"}])},
          "gist\n\na", "stop", None),
         ({"output": said("", tool_calls=[{"id": 1}])},
-         "", "failed", "the response is a tool call without text"),
+         "", "stop", "the response is a tool call without text"),
         ({"output": {"choices": []}}, "", "failed", "the sample has no output"),
         ({"output": {"choices": [], "error": "too\nlong"}}, "", "failed", "too long"),
         ({"output": {}, "limit": {"type": "time"}}, "", "failed", "limit: time"),

@@ -12,7 +12,7 @@ from divtok.errors import DataError
 from divtok.imports.row import checked_text, failure_reason, shown
 from divtok.records import FinishReason
 
-# Response, finish reason, and why there is no response.
+# Response, finish reason, and what it is where it is no answer.
 Outcome = tuple[str, FinishReason, str | None]
 
 
@@ -32,21 +32,28 @@ def message_text(message: Any, where: str) -> str | None:
 
 
 def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
-    """The response of one choice of a chat completion."""
+    """The response of one choice of a chat completion.
+
+    A refusal and a tool call are what the model answered, so they have not failed.
+    """
     message = choice.get("message") if isinstance(choice, dict) else None
     text = message_text(message, where)
     assert isinstance(choice, dict)
     assert isinstance(message, dict)
+    finish_reason = finish_reason_of(choice.get(reason_field))
     if not text and message.get("refusal"):
-        return failed(message["refusal"], "the model refused")
+        refusal = checked_text(message["refusal"], "refusal", where)
+        return refusal, finish_reason, "the model refused"
     if not text and message.get("tool_calls"):
-        return failed(None, "the response is a tool call without text")
+        return "", finish_reason, "the response is a tool call without text"
+    if text is None and finish_reason == "length":
+        return "", finish_reason, None  # cut off before the first word
     if text is None:
         raise DataError(
             f"{where}: a choice has no content.",
             next_step="Put it right, or set such rows aside with --skip-bad.",
         )
-    return text, finish_reason_of(choice.get(reason_field)), None
+    return text, finish_reason, None
 
 
 def failed(message: Any, otherwise: str) -> Outcome:
