@@ -60,7 +60,8 @@ def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
     """The config the run was made with, with `dotted.key=value` overrides on top."""
     if run.config_text() is None:
         raise StoreError(
-            f"The run {run.path} has no {CONFIG_FILE}.", next_step="Make it with 'divtok run'."
+            f"The run {run.path} has no {CONFIG_FILE}.",
+            next_step="Make it with 'divtok run' or 'divtok import'.",
         )
     return load_config(run.path / CONFIG_FILE, overrides)
 
