@@ -79,7 +79,8 @@ def test_rows_that_cannot_be_graded_are_left_out_and_said(tmp_path: Path) -> Non
     found = results.results_of(run, small_config())
     assert found.left_out == [LeftOut("bench", GENERATOR, failed=1, gold_missing=1)]
     assert left_out_lines(found.left_out) == [
-        f"{GENERATOR} on bench: rows 1 without a response and 1 without a gold answer."
+        f"{GENERATOR} on bench: 1 without a response and 1 without a gold answer, which count in "
+        "no figure."
     ]
     evaluation = next(e for e in results.evaluate(run, small_config()) if e.estimator == "dtc_lin")
     assert evaluation.n == 3

@@ -287,10 +287,10 @@ def leave_if_failed(store: Run) -> None:
 
     failed = stages.failed_rows(store)
     if failed:
-        say(
-            f"{len(failed)} rows could not be made; the first: {failed[0]}. "
-            "The same command with --retry-failed tries them again."
-        )
+        # What was imported as failed is nobody's here to try again.
+        again = store.calls.keys() or not all(why.startswith("response: ") for why in failed)
+        hint = " The same command with --retry-failed tries them again." if again else ""
+        say(f"{len(failed)} rows could not be made; the first: {failed[0]}.{hint}")
         raise typer.Exit(EXIT_PARTIAL)
 
 

@@ -20,7 +20,8 @@ def left_out_lines(results: Sequence[LeftOut]) -> list[str]:
             )
             if count
         ]
-        lines.append(f"{found.generator} on {found.benchmark}: rows {' and '.join(parts)}.")
+        what = " and ".join(parts)
+        lines.append(f"{found.generator} on {found.benchmark}: {what}, which count in no figure.")
     return lines
 
 
