@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divtok.config import MAX_CONFIG_BYTES, RunConfig, load_config, parse_config, to_yaml
+from divtok.config import RunConfig, load_config, parse_config, to_yaml
+from divtok.config_tree import MAX_CONFIG_BYTES
 from divtok.errors import EXIT_USAGE, ConfigError, UsageError
 from divtok.families import get_family
 from divtok.records import Sampling

@@ -7,7 +7,6 @@ family. Reads files and checks values; loads no model and no benchmark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
@@ -24,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from divtok.config_tree import override_tree, read_tree
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families import FAMILIES, Family, Generator, get_family
 from divtok.generate.extra_body import extra_body_problems
@@ -32,13 +32,6 @@ from divtok.problems.prompts import Protocol
 from divtok.records import Sampling, Scalar
 from divtok.servers.settings import DEFAULT_KEY_VARIABLE, ServerSettings
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
-
-MAX_CONFIG_BYTES = 1_000_000
-# Sections whose keys are names of benchmarks or models.
-_NAMED = (
-    *("benchmark_files", "revisions", "bases", "projections"),
-    *("servers", "served_names", "tokenizers"),
-)
 
 Engine = Literal["transformers", "vllm", "api", "imported"]
 # Their generators have no weights here, so any name will do.
@@ -309,17 +302,9 @@ class RunConfig(Section):
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a file (or none) with `dotted.key=value` overrides on top."""
-    tree: dict[str, Any] = {} if path is None else _read_yaml(path)
+    tree: dict[str, Any] = {} if path is None else read_tree(path)
     tree = override_tree(tree, overrides)
     return parse_config(tree, source="the overrides" if path is None else str(path))
-
-
-def override_tree(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of the tree with `dotted.key=value` overrides on top."""
-    changed = deepcopy(dict(tree))
-    for override in overrides:
-        _apply_override(changed, override)
-    return changed
 
 
 def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
@@ -347,76 +332,6 @@ def resolve(config: RunConfig) -> RunConfig:
 def to_yaml(config: RunConfig) -> str:
     """The config as the text of run.yaml."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"The config file {path} cannot be read ({error.strerror}).",
-            next_step="Check the path.",
-        ) from error
-    if len(text) > MAX_CONFIG_BYTES:
-        raise ConfigError(f"The config file {path} is over {MAX_CONFIG_BYTES} bytes.")
-    return load_tree(text, source=f"the config file {path}")
-
-
-def load_tree(text: str | bytes, *, source: str) -> dict[str, Any]:
-    """The mapping a YAML text holds; empty for an empty text."""
-    tree = _parse_yaml(text, source)
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError(f"What stands in {source} is not a mapping of keys to values.")
-    return tree
-
-
-def _parse_yaml(text: str | bytes, source: str) -> Any:
-    """Safe YAML without aliases: nothing in a run config needs them, and bombs are made of them."""
-    try:
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            if isinstance(token, yaml.AliasToken):
-                raise ConfigError(f"YAML aliases are not allowed in {source}.")
-        _check_keys(yaml.compose(text, Loader=yaml.SafeLoader), source)
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # Beside its own errors, PyYAML lets through those of a date or number that is none.
-        cause = " ".join(str(error).split())
-        raise ConfigError(f"Not valid YAML in {source}: {cause}.") from error
-
-
-def _check_keys(node: yaml.Node | None, source: str) -> None:
-    """Refuse a key that stands twice: YAML would drop the first in silence."""
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value in seen:
-            line = key.start_mark.line + 1
-            raise ConfigError(f"The key '{key.value}' stands twice in {source}, line {line}.")
-        seen.add(str(key.value))
-        _check_keys(value, source)
-
-
-def _apply_override(tree: dict[str, Any], override: str) -> None:
-    key, equals, value = override.partition("=")
-    if not equals or not all(key.split(".")):
-        raise ConfigError(
-            f"'{override}' is not an override.", next_step="Write dotted.key=value, as in seed=1."
-        )
-    *parents, leaf = key.split(".")
-    named = bool(parents) and parents[0] in _NAMED
-    if named:
-        # Below these stand names, which may contain dots themselves, and their text as it is: a
-        # path may hold a '#', and a revision may be all digits.
-        parents, leaf = [parents[0]], key.removeprefix(parents[0] + ".")
-    node = tree
-    for parent in parents:
-        node = node.setdefault(parent, {})
-        if not isinstance(node, dict):
-            raise ConfigError(f"'{override}': '{parent}' is a value, not a section.")
-    node[leaf] = value if named else _parse_yaml(value, f"'{override}'")
 
 
 def _describe(item: ErrorDetails) -> str:

@@ -11,7 +11,8 @@ import pytest
 from cli_samples import GENERATOR, Command
 
 from divtok.cli.scoring import _read_by
-from divtok.config import load_config, override_tree
+from divtok.config import load_config
+from divtok.config_tree import override_tree
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE, UsageError
 from divtok.families import FAMILIES
 from divtok.models import load_tokenizer

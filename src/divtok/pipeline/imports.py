@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divtok.config import MAX_CONFIG_BYTES, RunConfig, load_config, to_yaml
+from divtok.config import RunConfig, load_config, to_yaml
+from divtok.config_tree import MAX_CONFIG_BYTES
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.imports import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.pipeline.common import check_section
