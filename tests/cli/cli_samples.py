@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from console import Outcome
 
 import divtok
 
@@ -25,30 +26,9 @@ SMALL = (
 
 
 @dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error_line(self) -> str:
-        """The one line that a command ends on; anything else than one line is a fault."""
-        assert self.err.endswith("\n")
-        lines = [line for line in self.err.splitlines() if line.startswith("divtok: ")]
-        assert len(lines) == 1, self.err
-        assert self.err.splitlines()[-1] == lines[0], self.err
-        assert "Traceback" not in self.err
-        assert self.out == ""
-        return lines[0]
-
-
-@dataclass(frozen=True)
 class FinishedRun:
     folder: Path
     said: Outcome
-
-
-Command = Callable[..., Outcome]
 
 
 def environment() -> dict[str, str]:

@@ -5,42 +5,19 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-import signal
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from cli_samples import SMALL, Command, FinishedRun, Outcome, call
+from cli_samples import SMALL, FinishedRun, Outcome, call
+from console import divtok
 
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from divtok.cli import main
 from divtok.pipeline import generation
 
+__all__ = ["divtok"]
+
 _load_once = functools.cache(generation.load_benchmark)
-
-
-@pytest.fixture
-def divtok(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Command]:
-    """The console script, called in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["divtok", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        written = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return Outcome(stop.value.code, written.out, written.err)
-
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

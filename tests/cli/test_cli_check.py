@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import Command, Outcome
+from cli_samples import Outcome
+from console import Command
 
 from divtok.families import resolve_model
 from divtok.trace import preflight

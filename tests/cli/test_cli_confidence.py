@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cli_samples import Command, Outcome, command, environment
+from cli_samples import Outcome, command, environment
+from console import Command
 from model_server import ModelServer
 
 import divtok as package

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import SMALL, Command, FinishedRun, call
+from cli_samples import SMALL, FinishedRun, call
+from console import Command
 
 from divtok.pipeline import generation, tracing
 from divtok.store.run import Run

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import SMALL, Command
+from cli_samples import SMALL
+from console import Command
 
 from divtok.config import load_config
 from divtok.models import load_tokenizer

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from cli_samples import Command
+from console import Command
 
 REQUIRED = {
     "estimators": {

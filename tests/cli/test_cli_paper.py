@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import Command, Outcome, call, environment
+from cli_samples import Outcome, call, environment
+from console import Command
 
 from divtok.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from divtok.paper.build import is_finished

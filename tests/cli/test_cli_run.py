@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_samples import GENERATOR, SMALL, Command, FinishedRun
+from cli_samples import GENERATOR, SMALL, FinishedRun
+from console import Command
 
 from divtok.cli.options import config_from
 from divtok.config import load_config, resolve

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import GENERATOR, Command
+from cli_samples import GENERATOR
+from console import Command
 
 from divtok.cli.scoring import _read_by
 from divtok.config import load_config

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import SMALL, Command, FinishedRun, call, start
+from cli_samples import SMALL, FinishedRun, call, start
+from console import Command
 
 KEPT = "divtok: stopped. What was finished is kept; the same command goes on from there."
 

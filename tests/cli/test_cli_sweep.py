@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import Command, FinishedRun, environment
+from cli_samples import FinishedRun, environment
+from console import Command
 
 from divtok.cli.sweep import OPTIMISTIC
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_USAGE

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,6 @@ BATCH_REQUESTS = SAMPLES / "openai-batch" / "requests.jsonl"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "trajectories"
 
 ZSTANDARD = 93
-
-
-@dataclass(frozen=True)
-class Said:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
 
 
 def objects(path: Path) -> list[dict[str, Any]]:

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from console import Command
 from imports_samples import (
     BATCH_OUTPUT,
     BATCH_REQUESTS,
     FAILING_LOG,
     LM_EVAL,
     SHARED,
-    Command,
     objects,
     write_lines,
 )

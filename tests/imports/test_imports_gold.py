@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imports_samples import Command, all_rows, rows_of, write_lines
+from console import Command
+from imports_samples import all_rows, rows_of, write_lines
 
 from divtok.errors import DataError
 from divtok.grade import grade_answer

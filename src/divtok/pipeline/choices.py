@@ -20,10 +20,7 @@ ALWAYS_SCORED = ("count", "length")
 
 def chosen_estimators(config: RunConfig) -> list[Estimator]:
     """The estimators to score; an unknown name is refused."""
-    names = config.score.estimators
-    if names is None:
-        # Under the other protocols every response states a confidence, so it costs nothing.
-        names = ["trace" if config.protocol == "cot" else "verbalized_protocol"]
+    names = _named(config)
     return [
         spec
         for spec in expand_estimators([*names, *ALWAYS_SCORED])
@@ -33,9 +30,16 @@ def chosen_estimators(config: RunConfig) -> list[Estimator]:
 
 def left_out_estimators(config: RunConfig) -> list[str]:
     """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
-    names = config.score.estimators or ["trace"]
     chosen = {spec.name for spec in chosen_estimators(config)}
-    return [spec.name for spec in expand_estimators(names) if spec.name not in chosen]
+    return [spec.name for spec in expand_estimators(_named(config)) if spec.name not in chosen]
+
+
+def _named(config: RunConfig) -> list[str]:
+    """The names and sets that the config gives, or those of its protocol."""
+    if config.score.estimators is not None:
+        return config.score.estimators
+    # Under the other protocols every response states a confidence, so it costs nothing.
+    return ["trace" if config.protocol == "cot" else "verbalized_protocol"]
 
 
 def _is_served(config: RunConfig) -> bool:
