@@ -17,8 +17,8 @@ import time
 import numpy as np
 import torch
 
+from divtok.packed.packs import build_pack
 from divtok.trace.attention import AttentionLog
-from divtok.trace.packs import build_pack
 from divtok.trace.trunks import packed_trunk
 from divtok.trace.uqac import find_chain
 

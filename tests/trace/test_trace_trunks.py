@@ -12,10 +12,10 @@ from trace_samples import SavedPair, naive_jsd_bits, tiny_model, trajectory
 
 from divtok.errors import ModelError
 from divtok.models import LoadedModel, load_model
-from divtok.trace import packs
+from divtok.packed import packs
+from divtok.packed.packs import build_pack
 from divtok.trace.budget import Budget
 from divtok.trace.models import load_reader, make_reader
-from divtok.trace.packs import build_pack
 from divtok.trace.pair import Pair, load_pair
 from divtok.trace.trunks import padded_trunk
 

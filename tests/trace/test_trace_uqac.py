@@ -14,10 +14,10 @@ import pytest
 from trace_samples import bigram_reader, byte_level_tokenizer, save_pair, tiny_model, trajectory
 from uqac_reference import direct_chain, reduced, whole_attention
 
+from divtok.packed.packs import build_pack
 from divtok.trace.attention import AttentionLog
 from divtok.trace.chain import stop_tokens
 from divtok.trace.extras import Extras
-from divtok.trace.packs import build_pack
 from divtok.trace.pair import Pair, load_pair
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "gemma3_text", "mistral", "phi3", "gpt2")

@@ -10,11 +10,11 @@ from typing import Any, TypedDict, TypeVar
 from divtok.config import FOREIGN_ENGINES, GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
 from divtok.models import DType, Tokenizer, load_tokenizer, model_digest, resolve_dtype
+from divtok.packed.packs import plan_packs
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import ReadingKind, Trajectory
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.schema import Key
-from divtok.trace.packs import plan_packs
 
 T = TypeVar("T")
 

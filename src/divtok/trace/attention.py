@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from divtok.packed.packs import Indices, Pack
 from divtok.trace.chain import Rows
-from divtok.trace.packs import Indices, Pack
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from divtok.errors import ResourceError, UsageError
+from divtok.packed.packs import Ids, Indices, plan_packs
 from divtok.progress import say
 from divtok.records import Trajectory
 from divtok.trace.budget import Budget, is_out_of_memory
 from divtok.trace.heads import default_workspace
-from divtok.trace.packs import Ids, Indices, plan_packs
 
 if TYPE_CHECKING:
     import torch

@@ -14,6 +14,7 @@ import numpy as np
 
 from divtok.errors import ModelError
 from divtok.models import DType, Tokenizer
+from divtok.packed.packs import Ids, Pack, build_pack
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.attention import AttentionLog
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, row_of, too_long
@@ -21,7 +22,6 @@ from divtok.trace.budget import Budget
 from divtok.trace.extras import Extras, Read
 from divtok.trace.heads import pair_metrics
 from divtok.trace.models import Reader, load_reader
-from divtok.trace.packs import Ids, Pack, build_pack
 from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.uqac import chain_of
 

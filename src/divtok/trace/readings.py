@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from divtok.errors import UsageError
+from divtok.packed.packs import build_pack
 from divtok.problems.encode import plain_prompt_ids
 from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, read_rows, row_of, too_long
@@ -20,7 +21,6 @@ from divtok.trace.budget import Budget
 from divtok.trace.heads import default_workspace
 from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
 from divtok.trace.models import Reader
-from divtok.trace.packs import build_pack
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,6 +18,7 @@ import numpy as np
 from divtok.errors import ModelError
 from divtok.model_errors import need_transformers, reading
 from divtok.models import DType, LoadedModel, load_model, load_tokenizer, model_place
+from divtok.packed.packs import build_pack
 from divtok.problems.encode import response_ids, text_ids
 from divtok.progress import say
 from divtok.records import StepRewards
@@ -25,7 +26,6 @@ from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
 from divtok.trace.models import Reader, length_switch
-from divtok.trace.packs import build_pack
 from divtok.trace.probe import check_parts, fits, make_probe
 from divtok.trace.trunks import packed_trunk, padded_trunk
 
@@ -315,7 +315,7 @@ def _weight_files(ref: str, revision: str | None) -> set[Path]:
             "only.",
             next_step="Convert pytorch_model.bin files to safetensors, or use another checkpoint.",
         )
-    shards: dict[str, str] = json.loads(index.read_text())["weight_map"]
+    shards: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
     names = {shards[name] for name in (VALUE_WEIGHT, VALUE_BIAS) if name in shards}
     files = {name: _fetch(place, name, revision) for name in names}
     for name, path in files.items():

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from divtok.packed.packs import Indices, Lane, Pack, like_lengths, padded_rows
 from divtok.trace.attention import AttentionLog
-from divtok.trace.packs import Indices, Lane, Pack, like_lengths, padded_rows
 
 if TYPE_CHECKING:
     import torch

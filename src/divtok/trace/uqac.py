@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from divtok.packed.packs import Indices
 from divtok.records import Chain, FloatArray, Trace
 from divtok.trace.attention import AttentionLog
 from divtok.trace.batches import Row
 from divtok.trace.chain import backtrack, most_similar, stop_tokens
 from divtok.trace.models import Reader
-from divtok.trace.packs import Indices
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from divtok.errors import UsageError
+from divtok.packed.packs import Ids
 from divtok.records import Trace, Trajectory
 from divtok.servers.client import Posted, ServerClient
 from divtok.servers.each import for_each
 from divtok.servers.settings import ServerSettings
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, row_of, too_long
 from divtok.trace.divergence import FloatArray64
-from divtok.trace.packs import Ids
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.topk.answers import known_of

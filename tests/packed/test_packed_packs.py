@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divtok.errors import UsageError
-from divtok.trace import packs
-from divtok.trace.packs import build_pack, plan_packs
+from divtok.packed import packs
+from divtok.packed.packs import build_pack, plan_packs
 
 
 @pytest.fixture(autouse=True)
