@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from divtok.errors import UsageError
 from divtok.packed import packs
-from divtok.packed.packs import build_pack, plan_packs
+from divtok.packed.packs import attention_groups, build_pack, plan_packs
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def test_a_short_prompt_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pack = build_pack([[7, 8], [7, 8]], [[1, 2], [3, 4]])
     assert pack.ids.tolist() == [7, 8, 1, 7, 8, 3]
     assert pack.predicts.tolist() == [1, 2, 4, 5]
-    assert pack.groups[0].span == (0, 6)
+    assert attention_groups(pack)[0].span == (0, 6)
     assert plan_packs(["a"] * 2, [2] * 2, [2] * 2, max_tokens=6, max_rows=9) == [[0, 1]]
     assert plan_packs(["a"] * 2, [2] * 2, [2] * 2, max_tokens=5, max_rows=9) == [[0], [1]]
 
@@ -47,7 +47,7 @@ def test_a_lane_looks_back_at_the_shared_prompt() -> None:
         ([0, 1, 2], 0),
         ([0, 1, 3, 4], 2),
     ]
-    (group,) = pack.groups
+    (group,) = attention_groups(pack)
     assert group.index.tolist() == [[0, 1, 3, 4], [0, 1, 2, 2]]
     assert group.slots.tolist() == [2, 3, 4, 5, 6]
     assert group.rows.tolist() == [3, 4, 0, 1, 2]
@@ -56,14 +56,14 @@ def test_a_lane_looks_back_at_the_shared_prompt() -> None:
 
 def test_equal_lanes_side_by_side_need_no_copy() -> None:
     pack = build_pack([[1], [2], [3]], [[4] * 5] * 3)
-    (group,) = pack.groups
+    (group,) = attention_groups(pack)
     assert group.index.shape == (3, 5)
     assert group.span == (0, 15)
 
 
 def test_lengths_far_apart_attend_in_groups_of_their_own() -> None:
     pack = build_pack([[1], [2], [3]], [[4] * 1000, [4] * 900, [4] * 300])
-    assert [group.index.shape for group in pack.groups] == [(2, 1000), (1, 300)]
+    assert [group.index.shape for group in attention_groups(pack)] == [(2, 1000), (1, 300)]
 
 
 PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=4)
@@ -91,9 +91,9 @@ def test_every_response_is_found_again(rows: list[tuple[list[int], list[int]]]) 
 @given(st.lists(st.tuples(PROMPTS, RESPONSES), min_size=1, max_size=8))
 def test_groups_write_every_row_once(rows: list[tuple[list[int], list[int]]]) -> None:
     pack = build_pack([p for p, _ in rows], [r for _, r in rows])
-    written = np.concatenate([group.rows for group in pack.groups])
+    written = np.concatenate([group.rows for group in attention_groups(pack)])
     assert sorted(written.tolist()) == list(range(len(pack.ids)))
-    for group in pack.groups:
+    for group in attention_groups(pack):
         assert group.index.reshape(-1)[group.slots].tolist() == group.rows.tolist()
         # Causal order: within a lane, positions rise one by one up to the padding.
         for lane in group.index:

@@ -70,7 +70,6 @@ class Pack:
     positions: Indices
     lanes: tuple[Lane, ...]
     predicts: Indices
-    groups: tuple[AttentionGroup, ...]
 
 
 def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids], *, whole: bool = False) -> Pack:
@@ -110,11 +109,14 @@ def build_pack(prompts: Sequence[Ids], responses: Sequence[Ids], *, whole: bool 
         positions=np.concatenate(positions),
         lanes=tuple(lanes),
         predicts=np.concatenate(predicts),
-        # Each lane brings its own copy of a shared prompt to attention, so groups are kept small.
-        groups=tuple(
-            _attention_group(batch) for batch in like_lengths(lanes, most_tokens=2 * count)
-        ),
     )
+
+
+def attention_groups(pack: Pack) -> list[AttentionGroup]:
+    """The lanes of a pack as they attend side by side, each row's output kept once."""
+    # Each lane brings its own copy of a shared prompt to attention, so groups are kept small.
+    batches = like_lengths(pack.lanes, most_tokens=2 * len(pack.ids))
+    return [_attention_group(batch) for batch in batches]
 
 
 def like_lengths(lanes: Sequence[Lane], *, most_tokens: int) -> list[list[Lane]]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from divtok.errors import ModelError
+from divtok.packed.decoder import NotPackable
 from divtok.packed.packs import SHARE_FROM, Pack, build_pack
 from divtok.trace.budget import is_out_of_memory
 from divtok.trace.kernels.common import Head, head_logits
-from divtok.trace.trunks import NotPackable, Trunk
+from divtok.trace.trunks import Trunk
 
 if TYPE_CHECKING:
     import torch
