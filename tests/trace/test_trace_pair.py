@@ -17,9 +17,9 @@ from trace_samples import (
 )
 
 from divtok.errors import DataError, ModelError, UsageError
+from divtok.packed.parts import Head
 from divtok.records import PER_TOKEN_FIELDS, Trace
 from divtok.trace.budget import Budget
-from divtok.trace.kernels.common import Head
 from divtok.trace.pair import Pair, load_pair
 
 NAN = float("nan")

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from trace_samples import SavedPair, bigram_reader, trajectory
 
 from divtok.errors import DataError, UsageError
+from divtok.packed.parts import Head
 from divtok.records import Reading, Trajectory
 from divtok.trace.extras import Extras, ProjectedHead
-from divtok.trace.kernels.common import Head
 from divtok.trace.models import load_reader
 from divtok.trace.pair import Pair
 from divtok.trace.projection import FitFacts, Projection

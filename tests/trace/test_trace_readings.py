@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trace_samples import SavedPair, bigram_reader, byte_level_tokenizer, trajectory
 
 from divtok.errors import UsageError
+from divtok.packed.parts import Head
 from divtok.problems.encode import plain_prompt_ids
 from divtok.trace.budget import Budget
-from divtok.trace.kernels.common import Head
 from divtok.trace.models import Reader, load_reader
 from divtok.trace.readings import (
     read_states,

@@ -203,7 +203,7 @@ def bigram_reader(name: str, table: Any, letters: str, context_length: int | Non
     """A reader with known logits: those for the token after token i are row i of the table."""
     import torch
 
-    from divtok.trace.kernels.common import Head
+    from divtok.packed.parts import Head
     from divtok.trace.models import Reader
 
     logits = torch.as_tensor(table, dtype=torch.float32)

@@ -14,6 +14,7 @@ from pathlib import Path
 from divtok.config import FOREIGN_ENGINES, RunConfig, TraceSection
 from divtok.families import Generator
 from divtok.models import load_model, pick_place
+from divtok.packed.parts import find_head
 from divtok.pipeline.choices import needed_evidence
 from divtok.pipeline.common import (
     as_read_by,
@@ -31,7 +32,6 @@ from divtok.records import Trajectory
 from divtok.store.run import Run
 from divtok.store.schema import Key
 from divtok.trace.extras import Extras, ProjectedHead, Read
-from divtok.trace.models import find_head
 from divtok.trace.pair import load_pair
 from divtok.trace.projection import Projection
 from divtok.trace.topk.server_pair import load_server_pair

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from divtok.errors import UsageError
 from divtok.packed.packs import Indices
+from divtok.packed.parts import Head
 from divtok.records import Chain, FloatArray, Reading, Trace
-from divtok.trace.kernels.common import Head
 from divtok.trace.projection import Projection
 from divtok.trace.readings import failed_reading, make_reading, token_logprobs
 

@@ -1,8 +1,7 @@
 """A model as tracing sees it: a trunk that gives hidden states, and the head apart from it.
 
-Which module is the trunk, and what the head does to its logits, is read from the model and its
-config, not from a list of names. Loading then checks on a few tokens that trunk and head together
-give the model's own logits, so an architecture unknown to this file is refused, not misread.
+Loading checks on a few tokens that trunk and head together give the model's own logits, so an
+architecture that is not what it seems is refused, not misread.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from divtok.errors import ModelError
 from divtok.models import DType, LoadedModel, load_model
+from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.progress import say
-from divtok.trace.kernels.common import Head
 from divtok.trace.probe import Probe, check_parts, fits, make_probe
 from divtok.trace.trunks import Trunk, compile_layers, packed_trunk, padded_trunk
 
@@ -97,55 +95,6 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
     if compile_trunk:
         _compile(packed, decoder, probe, expected)
     return packed
-
-
-def find_decoder(loaded: LoadedModel) -> Any:
-    """The module that gives hidden states after the final norm."""
-    decoder = loaded.model.get_decoder()
-    if decoder is loaded.model or not hasattr(decoder, "get_input_embeddings"):
-        decoder = loaded.model.base_model
-    if decoder is loaded.model:
-        raise ModelError(
-            f"The model '{loaded.name}' cannot be taken apart: no trunk apart from its head.",
-            next_step="Use a causal language model of transformers.",
-        )
-    return decoder
-
-
-def find_head(loaded: LoadedModel) -> Head:
-    """The output layer, with what the config says it does to its logits."""
-    settings = loaded.model.config.get_text_config()
-    layer = loaded.model.get_output_embeddings()
-    weight = getattr(layer, "weight", None)
-    if weight is None or weight.ndim != 2 or not weight.is_floating_point():
-        raise ModelError(
-            f"The model '{loaded.name}' has no plain output layer to read logits from.",
-            next_step="Use a causal language model whose head is not quantised.",
-        )
-    bias = getattr(layer, "bias", None)
-    # Names that transformers' configs use: a factor on the logits, or a divisor.
-    scale = 1.0
-    for name in ("logit_scale", "lm_head_multiplier"):
-        scale *= getattr(settings, name, None) or 1.0
-    scale /= getattr(settings, "logits_scaling", None) or 1.0
-    return Head(
-        weight=weight.detach(),
-        bias=None if bias is None else bias.detach(),
-        softcap=getattr(settings, "final_logit_softcapping", None),
-        scale=float(scale),
-    )
-
-
-def length_switch(settings: Any) -> int | None:
-    """The length beyond which a model takes other positions; None where there is none."""
-    rope = getattr(settings, "rope_parameters", None) or {}
-    kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
-    for kind in kinds:
-        if isinstance(kind, dict) and kind.get("rope_type") == "longrope":
-            return kind.get("original_max_position_embeddings") or getattr(
-                settings, "original_max_position_embeddings", None
-            )
-    return None
 
 
 def _compile(reader: Reader, decoder: Any, probe: Probe, expected: list[Tensor]) -> None:

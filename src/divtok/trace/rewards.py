@@ -19,13 +19,14 @@ from divtok.errors import ModelError
 from divtok.model_errors import need_transformers, reading
 from divtok.models import DType, LoadedModel, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
+from divtok.packed.parts import length_switch
 from divtok.problems.encode import response_ids, text_ids
 from divtok.progress import say
 from divtok.records import StepRewards
 from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
-from divtok.trace.models import Reader, length_switch
+from divtok.trace.models import Reader
 from divtok.trace.probe import check_parts, fits, make_probe
 from divtok.trace.trunks import packed_trunk, padded_trunk
 

@@ -21,8 +21,8 @@ from divtok.models import (
     read_config,
     resolve_dtype,
 )
+from divtok.packed.parts import find_decoder, find_head
 from divtok.trace.feasibility import ModelShape
-from divtok.trace.models import find_decoder, find_head
 
 if TYPE_CHECKING:
     import torch

@@ -1,4 +1,4 @@
-"""What the paths of the head stage share: the output layer, the chunks, and the finished numbers.
+"""What the paths of the head stage share: the chunks, and the finished numbers.
 
 A path is a row kernel. It takes the float32 logits of a chunk of positions from both models and
 fills one column of numbers per position; the matrix products and the chunks are the same for all.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from divtok.packed.parts import Head
 from divtok.trace.divergence import ROUNDING_BITS
 
 if TYPE_CHECKING:
@@ -32,24 +33,6 @@ COLUMNS: tuple[str, ...] = (
     "kl_qp",
     "jsd_bits",
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """An output layer: logits = softcap(scale * (hidden @ weight.T + bias)).
-
-    `weight` is [V, D], `bias` [V]. With a soft-cap c the logits become c * tanh(logits / c).
-    """
-
-    weight: Tensor
-    bias: Tensor | None = None
-    softcap: float | None = None
-    scale: float = 1.0
-
-    @property
-    def width(self) -> int:
-        """V, the number of logits."""
-        return int(self.weight.shape[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,13 +156,7 @@ def head_logits(
         multiply(weight, hidden, logits, weight_bytes)
     else:
         product(weight, hidden, logits)
-    if head.bias is not None:
-        logits += head.bias.to(logits)
-    if head.scale != 1.0:
-        logits *= head.scale
-    if head.softcap is not None:
-        logits.div_(head.softcap).tanh_().mul_(head.softcap)
-    return logits
+    return head.finish(logits)
 
 
 def multiply(weight: Tensor, hidden: Tensor, logits: Tensor, weight_bytes: int) -> None:
