@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 
 import pytest
 from cli_samples import SMALL, FinishedRun, Outcome, call
 from console import divtok
+from filelock import FileLock
 
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,8 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
     folder, texts = root / "finished", [root / "finished.out", root / "finished.err"]
-    with (root / "finished.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(root / "finished.lock"):
         if not texts[1].exists():
             said = call("run", *SMALL, "--out", folder)
             assert said.code == 0, said.err

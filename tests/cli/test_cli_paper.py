@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from cli_samples import Outcome, call, environment
 from console import Command
+from filelock import FileLock
 
 from divtok.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from divtok.paper.build import is_finished
@@ -55,8 +55,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, *arguments: str) -> tu
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent
     folder, texts = root / name, [root / f"{name}.{kind}" for kind in ("out", "err")]
-    with (root / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(root / f"{name}.lock"):
         if not texts[1].exists():
             said = call("paper", *arguments, "--out", folder)
             assert said.code == EXIT_OK, said.err

@@ -6,7 +6,6 @@ so it is whole or not there; a second process waits for the first. Knows files, 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,10 +13,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from divtok.errors import ModelError
 from divtok.gguf.header import Header, check_whole, read_header
 from divtok.model_errors import need_module, need_transformers
 from divtok.progress import say
+from divtok.store.atomic import sync, sync_folder
 
 CACHE_VARIABLE = "DIVTOK_CACHE"
 # A part of a copy's name: one more where `convert` comes to write something else.
@@ -107,10 +109,13 @@ def _make(folder: Path, header: Header) -> None:
         save = convert(header)
         with _storing(folder):
             save(draft)
-            for written in (*draft.iterdir(), draft):
-                _sync(written)
+            # A rename that outlives a power cut must not name empty files.
+            for written in draft.iterdir():
+                with written.open("rb+") as file:
+                    sync(file.fileno())
+            sync_folder(draft)
             draft.rename(folder)
-            _sync(folder.parent)
+            sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -119,14 +124,14 @@ def _make(folder: Path, header: Header) -> None:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Generator[None]:
     """Hold the right to make this copy; the system lets go of it when its holder dies."""
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     with _storing(folder):
-        lock = folder.with_name(f".{folder.name}.lock").open("w")
-    with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            held = lock.acquire(blocking=False)
+        except Timeout:
             say(f"Waiting for another process that is converting to {folder}.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            held = lock.acquire()
+    with held:
         yield
 
 
@@ -153,12 +158,3 @@ def _storing(folder: Path) -> Generator[None]:
             f"The converted model cannot be stored in {folder.parent} ({error}).",
             next_step=f"Make room there, or set {CACHE_VARIABLE} to another folder.",
         ) from error
-
-
-def _sync(path: Path) -> None:
-    """Have it on the disk: a rename that outlives a power cut must not name empty files."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

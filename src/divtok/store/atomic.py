@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import secrets
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
@@ -47,7 +48,7 @@ def atomic_writer(path: Path) -> Generator[BinaryIO]:
             handle.flush()
             sync(handle.fileno())
         rename(temp, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         _discard(temp)
         raise write_failure(path, error) from error
@@ -75,7 +76,7 @@ def make_folder(path: Path) -> None:
             folder = folder.parent
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
     except OSError as error:
         raise write_failure(path, error) from error
     if not path.is_dir():
@@ -108,8 +109,10 @@ def write_failure(path: Path, error: OSError) -> StoreError:
     )
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Without this the rename itself can be lost in a power cut."""
+    if sys.platform == "win32":
+        return  # folders cannot be opened there; NTFS keeps a journal of its names
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(descriptor)

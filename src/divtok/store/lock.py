@@ -1,14 +1,13 @@
-"""One writer for a folder: an flock that the system itself lets go when its owner dies.
+"""One writer for a folder: a lock that the system itself lets go when its owner dies.
 
-The lock file stays where it is; only the flock on it counts, so a file left by a dead process
-locks nothing. Its text names the owner for the error message of the next one who comes.
-Knows one path; needs a POSIX system.
+The lock file stays where it is; only the system's lock on it counts, so a file left by a dead
+process locks nothing. Its text names the owner for the error message of the next one who comes.
+Knows one path.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shlex
 import socket
@@ -17,12 +16,16 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, Timeout
+
 from divtok.errors import StoreError
 from divtok.store.atomic import write_failure
 
 _OWNER_BYTES = 1000
 # An owner writes its name right after it got the lock; this is how long to wait for that.
 _OWNER_WAIT_SECONDS = 0.3
+# Windows locks the file's first byte against readers, too, so the name stands behind it.
+_NAME_START = 1
 
 
 class WriterLock:
@@ -30,67 +33,47 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock: BaseFileLock | None = None
         self._descriptor: int | None = None
 
     @property
     def held(self) -> bool:
-        return self._descriptor is not None
+        """Whether this process holds it; a forked child does not."""
+        return self._lock is not None and self._lock.is_locked
 
     def acquire(self) -> None:
         """Take the lock, or raise at once a `StoreError` that names the owner."""
+        # A new one each time: one that came through a fork cannot be taken any more.
+        lock = FileLock(
+            self._path,
+            blocking=False,
+            thread_local=False,
+            preserve_lock_file=True,  # it marks the folder as a run
+            on_acquired=self._write_name,
+        )
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            lock.acquire()
+        except Timeout:
+            raise StoreError(
+                f"Another process is writing to {self._path.parent}: {_owner(self._path)}.",
+                next_step="Wait for it to finish or stop it; or use another run name.",
+            ) from None
         except OSError as error:
             raise write_failure(self._path, error) from error
-        try:
-            _lock(descriptor, self._path)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _own_name(), 0)
-        except OSError as error:
-            os.close(descriptor)
-            raise write_failure(self._path, error) from error
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor = descriptor
-        _held.add(self)
+        self._lock = lock
 
     def release(self) -> None:
-        if self._descriptor is None:
+        if self._lock is None or self._descriptor is None or not self.held:
             return
         # The text only serves messages; that it cannot be cleared must not hide another error.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
-        self.drop()
+        self._lock.release()
 
-    def drop(self) -> None:
-        """Close without a word. In a forked child this leaves the parent's lock in force."""
-        _held.discard(self)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-_held: set[WriterLock] = set()
-
-
-def _drop_in_child() -> None:
-    # A forked worker that outlives its killed parent would otherwise keep the folder locked.
-    for lock in list(_held):
-        lock.drop()
-
-
-os.register_at_fork(after_in_child=_drop_in_child)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(
-            f"Another process is writing to {path.parent}: {_owner(descriptor)}.",
-            next_step="Wait for it to finish or stop it; or use another run name.",
-        ) from None
+    def _write_name(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, b"\n" * _NAME_START + _own_name())
 
 
 def _own_name() -> bytes:
@@ -103,8 +86,15 @@ def _own_name() -> bytes:
     return printable.encode(errors="replace")[:_OWNER_BYTES]
 
 
-def _owner(descriptor: int) -> str:
+def _owner(path: Path) -> str:
     deadline = time.monotonic() + _OWNER_WAIT_SECONDS
-    while not (name := os.pread(descriptor, _OWNER_BYTES, 0)) and time.monotonic() < deadline:
+    while not (name := _read_name(path)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return name.decode(errors="replace") or "its owner has not written its name yet"
+    return name or "its owner has not written its name yet"
+
+
+def _read_name(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
+        file.seek(_NAME_START)
+        return file.read(_OWNER_BYTES).decode(errors="replace").strip()
+    return ""
