@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -209,3 +210,28 @@ if {ending == "killed"}:
             parent.kill()
         parent.wait(timeout=30)
     assert wait_for(lambda: not workers_of(parent.pid), 10)
+
+
+def test_a_worker_ends_itself_when_nobody_else_does() -> None:
+    # One power of an integer, during which no other thread of Python gets its turn.
+    code = """
+from divtok.grade import symbolic, worker_main
+symbolic.compare = lambda gold, answer: 10 ** 10**9
+worker_main.main()
+"""
+    request = json.dumps({"gold": "1", "answer": "1", "time_limit": 0.1})
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(os.getpid()), str(MEMORY_BYTES)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(request + "\n")
+        worker.stdin.flush()
+        try:
+            assert worker.wait(timeout=30) == 1
+        finally:
+            worker.kill()

@@ -1,12 +1,14 @@
 """The worker process of the grading pool: one JSON request per line in, one JSON reply out.
 
 Started as `python -m divtok.grade.worker_main PARENT_PID MEMORY_BYTES`. It outlives neither its
-pipe nor its parent, and neither does a computation that holds the interpreter: the kernel's alarm
-ends the process shortly after the time limit, even if the parent is no longer there to do so.
+pipe nor its parent, and neither does a computation that holds the interpreter: faulthandler's
+watch, which needs no interpreter, ends the process shortly after the time limit, even if the parent
+is no longer there to do so. Memory is limited on Linux alone; elsewhere the time limit has to do.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import queue
@@ -21,8 +23,6 @@ STACK_BYTES = 256 * 1024 * 1024
 GRACE_SECONDS = 2.0
 PARENT_POLL_SECONDS = 1.0
 
-POSIX = os.name == "posix"
-
 
 def main() -> None:
     """Serve requests until standard input closes."""
@@ -30,14 +30,14 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="ascii")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may write into the replies
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    if POSIX:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    if sys.platform != "win32":  # where the pipe does tell, and a dead parent keeps its number
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     threading.excepthook = lambda failure: _give_up(replies, failure)
     threading.stack_size(STACK_BYTES)
     sys.setrecursionlimit(RECURSION_LIMIT)
     threading.Thread(target=_serve, args=(requests, replies, memory_bytes), daemon=True).start()
+    threading.stack_size(0)  # the watch needs no more than usual
     for line in sys.stdin:
         requests.put(line)
     os._exit(0)
@@ -54,9 +54,9 @@ def _serve(requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int
     _send(replies, {"ready": True})
     while True:
         request = json.loads(requests.get())
-        _alarm(request["time_limit"] + GRACE_SECONDS)
+        faulthandler.dump_traceback_later(request["time_limit"] + GRACE_SECONDS, exit=True)
         judgement = compare(gold=request["gold"], answer=request["answer"])
-        _alarm(0)
+        faulthandler.cancel_dump_traceback_later()
         _send(replies, {"verdict": judgement.verdict, "reason": judgement.reason})
 
 
@@ -70,11 +70,6 @@ def _give_up(replies: IO[str], failure: threading.ExceptHookArgs) -> None:
 def _send(replies: IO[str], message: dict[str, object]) -> None:
     replies.write(json.dumps(message) + "\n")
     replies.flush()
-
-
-def _alarm(seconds: float) -> None:
-    if POSIX:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _limit_memory(memory_bytes: int) -> None:

@@ -139,7 +139,7 @@ class _Worker:
         """Wait for the killed process and close its pipes, so that nothing of it is left."""
         self._process.kill()
         # A request that was never read is still in the buffer, and closing tries to flush it.
-        with contextlib.suppress(BrokenPipeError), self._process:
+        with contextlib.suppress(OSError), self._process:
             pass
 
     def _wait_until_ready(self) -> None:
@@ -174,7 +174,7 @@ class _Worker:
                 self._process.stdin.write(request + "\n")
                 self._process.stdin.flush()
             line = self._process.stdout.readline()
-        except BrokenPipeError:
+        except OSError:  # a broken pipe, which Windows calls an invalid argument
             line = ""
         finally:
             timer.cancel()
