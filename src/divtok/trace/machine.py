@@ -5,7 +5,6 @@ Measures and reports numbers; what they mean for a job is worked out in `feasibi
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,26 +179,18 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _free_ram() -> int | None:
+def _free_ram() -> int:
     """What the system says is available, or less where a container may not have it."""
-    found = [size for size in (_available(), _container_rest()) if size is not None]
-    return min(found, default=None)
+    import psutil
 
-
-def _available() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return None
+    available, rest = psutil.virtual_memory().available, _container_rest()
+    return available if rest is None else min(available, rest)
 
 
 def _container_rest() -> int | None:
     try:
-        limit = (_CGROUP / "memory.max").read_text().strip()
-        used = int((_CGROUP / "memory.current").read_text())
+        limit = (_CGROUP / "memory.max").read_text("ascii").strip()
+        used = int((_CGROUP / "memory.current").read_text("ascii"))
     except (OSError, ValueError):
         return None
     return None if limit == "max" else max(0, int(limit) - used)
