@@ -269,7 +269,9 @@ def test_a_damaged_manifest_is_an_error_that_names_it(tmp_path: Path, content: b
     assert (run.path / "manifest.json").read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-2", "Qwen2.5 dual", "läufe", "a" * 200, "x..y"])
+@pytest.mark.parametrize(
+    "name", ["demo", "demo-2", "Qwen2.5 dual", "läufe", "a" * 200, "x..y", "null"]
+)
 def test_plain_names_are_folders_below_the_root(name: str) -> None:
     assert run_path(name) == Path("runs") / name
     assert run_path(name, "elsewhere") == Path("elsewhere") / name
@@ -291,6 +293,11 @@ def test_plain_names_are_folders_below_the_root(name: str) -> None:
         "a\\b",
         ".hidden",
         "-rf",
+        "C:x",
+        "what?",
+        "demo.",
+        "Con",
+        "lpt1.old",
         "nul\0l",
         "bell\a",
         "right\u202eleft",

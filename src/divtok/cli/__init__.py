@@ -5,6 +5,7 @@ Every error of divtok ends as one line on stderr and its exit code; a traceback 
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from types import FrameType
@@ -27,6 +28,9 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)  # a shell's background job ignores it, and should
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A pipe of Windows has a code page: a sign that it lacks must not end the command.
+        sys.stdout.reconfigure(errors="replace")
     try:
         from divtok.cli.app import app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -88,4 +89,4 @@ def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
 def open_run(run: str) -> Run:
     """A run by folder or by name."""
     folder = Path(run)
-    return Run.open(folder if is_run(folder) or "/" in run else run_path(run))
+    return Run.open(folder if is_run(folder) or {"/", os.sep} & set(run) else run_path(run))

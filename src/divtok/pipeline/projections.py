@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ def fit_projections(
             continue
         rows = _some([t for t in trajectories if t.generator == generator.model], max_tokens)
         projection = _fit(config, generator, base, rows)
-        name = generator.model.replace("/", "--")
+        name = re.sub(r"[/\\:]+", "--", generator.model)  # it may be a folder's path
         path = (folder or run.path / FOLDER) / f"{name}.safetensors"
         projection.save(path)
         found.append(Fitted(projection, path))

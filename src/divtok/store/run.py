@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
@@ -37,6 +38,9 @@ MANIFEST_FILE = "manifest.json"
 LOCK_FILE = ".lock"
 REPORT_FOLDER = "report"
 MAX_NAME_BYTES = 200
+# Everywhere, so that a run can be moved there; a colon would even lead to another drive.
+_NOT_ON_WINDOWS = frozenset('<>:"|?*')
+_DEVICES = re.compile(r"(CON|PRN|AUX|NUL|(COM|LPT)\d) *(\..*)?", re.IGNORECASE)
 
 
 class Run:
@@ -246,6 +250,8 @@ def _name_problem(name: str) -> str | None:
         return "it contains a path separator"
     if name[0] in ".-":
         return "it begins with a dot or a dash"
+    if name[-1] == "." or _NOT_ON_WINDOWS & set(name) or _DEVICES.fullmatch(name):
+        return "Windows does not allow it"
     if not name.isprintable():
         return "it contains a character that cannot be printed"
     if len(name.encode()) > MAX_NAME_BYTES:
