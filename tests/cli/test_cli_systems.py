@@ -149,3 +149,15 @@ def test_no_module_imports_one_of_posix() -> None:
     found = {path: posix_imports(path.read_text("utf-8")) for path in SOURCES.rglob("*.py")}
     assert len(found) > 100
     assert {str(path): names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["Windows", "Darwin"])
+def test_types_hold_on_other_systems(system: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonplatform", system, str(SOURCES)],
+        cwd=SOURCES.parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
