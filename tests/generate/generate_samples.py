@@ -85,7 +85,6 @@ SMALL_MODELS: dict[str, dict[str, Any]] = {
         "sliding_window": 12,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
-    # Prepares its inputs in its own way.
     "Phi3": {},
     # Keeps states of convolutions beside keys and values.
     "Lfm2": {"layer_types": ["conv", "full_attention", "conv"]},

@@ -21,15 +21,19 @@ KEYS = [f"key-{i}" for i in range(5000)]
 # The 99.9 % points of the chi-square distribution, by degrees of freedom.
 CHI_SQUARE_LIMIT = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52}
 PLAIN = Sampling(temperature=1.0, top_p=1.0)
+PROMPT = torch.tensor([[0, 1]])  # not looked at
 
 
 def draw(
     sampling: Sampling, logits: Any = LOGITS, keys: list[str] = KEYS, written: Any = ()
 ) -> list[int]:
-    """One token for each key, all from the same logits; `written` are the response so far."""
-    sampler = KeyedSampler(keys, sampling, prompt_length=2)
-    ids = torch.tensor([[0, 1, *written]] * len(keys))
-    scores = sampler(ids, torch.tensor([logits] * len(keys), dtype=torch.float32))
+    """One token for each key, all from the same logits; `written` is what was drawn before."""
+    sampler = KeyedSampler(keys, sampling)
+    for token in written:  # there was no other choice
+        only = torch.full((len(keys), len(logits)), -torch.inf)
+        only[:, token] = 0.0
+        assert sampler.draw(only).tolist() == [token] * len(keys)
+    scores = sampler(PROMPT, torch.tensor([logits] * len(keys), dtype=torch.float32))
     assert scores.shape == (len(keys), len(logits))
     return scores.argmax(dim=-1).tolist()
 
@@ -71,9 +75,9 @@ def test_frequencies_follow_the_cut_and_tempered_softmax(
 
 
 def test_the_draws_of_one_key_follow_the_distribution_too() -> None:
-    sampler = KeyedSampler(["one key"], PLAIN, prompt_length=2)
-    ids, scores = torch.tensor([[0, 1]]), torch.tensor([LOGITS])
-    tokens = [int(sampler(ids, scores).argmax()) for _ in range(4000)]
+    sampler = KeyedSampler(["one key"], PLAIN)
+    scores = torch.tensor([LOGITS])
+    tokens = [int(sampler(PROMPT, scores).argmax()) for _ in range(4000)]
     probabilities = expected(LOGITS, 1.0, set(range(6)))
     assert chi_square(tokens, probabilities) < CHI_SQUARE_LIMIT[5]
     pairs = [a * 6 + b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
@@ -89,7 +93,7 @@ def test_temperature_is_applied_before_top_p() -> None:
 def test_the_presence_penalty_is_taken_once_from_each_token_of_the_response() -> None:
     sampling = Sampling(temperature=1.0, top_p=1.0, presence_penalty=1.5)
     tokens = draw(sampling, written=[2, 4, 2, 2])
-    # The prompt is [0, 1]; its tokens are not written ones.
+    # The prompt is [0, 1]; its tokens are not drawn ones.
     penalised = [1.0, -0.5, 0.5, 0.0, 0.0, -3.0]
     assert chi_square(tokens, expected(penalised, 1.0, set(range(6)))) < CHI_SQUARE_LIMIT[5]
 
@@ -119,8 +123,8 @@ def test_temperature_zero_with_presence_penalty_is_greedy_after_the_penalty() ->
 
 
 def test_only_the_sampled_token_is_left_possible() -> None:
-    sampler = KeyedSampler(KEYS[:50], PLAIN, prompt_length=2)
-    scores = sampler(torch.zeros(50, 2, dtype=torch.long), torch.tensor([LOGITS] * 50))
+    sampler = KeyedSampler(KEYS[:50], PLAIN)
+    scores = sampler(PROMPT, torch.tensor([LOGITS] * 50))
     assert (torch.isfinite(scores).sum(dim=-1) == 1).all()
 
 
@@ -133,9 +137,8 @@ def test_a_row_depends_on_its_key_and_logits_alone(rows: list[int], width: int) 
     sampling = Sampling(temperature=0.8, top_p=0.9, top_k=30)
 
     def tokens(chosen: list[int]) -> dict[int, list[int]]:
-        sampler = KeyedSampler([KEYS[row] for row in chosen], sampling, prompt_length=1)
-        ids = torch.zeros(len(chosen), 1, dtype=torch.long)
-        steps = [sampler(ids, torch.tensor(step[chosen])).argmax(-1).tolist() for step in logits]
+        sampler = KeyedSampler([KEYS[row] for row in chosen], sampling)
+        steps = [sampler(PROMPT, torch.tensor(step[chosen])).argmax(-1).tolist() for step in logits]
         return dict(zip(chosen, map(list, zip(*steps, strict=True)), strict=True))
 
     alone = {row: tokens([row])[row] for row in rows[:width]}
@@ -143,16 +146,15 @@ def test_a_row_depends_on_its_key_and_logits_alone(rows: list[int], width: int) 
 
 
 def test_rows_that_leave_take_their_streams_with_them() -> None:
-    logits, written = torch.tensor([LOGITS] * 5), torch.zeros(5, 0, dtype=torch.long)
-    alone = {key: KeyedSampler([key], PLAIN, prompt_length=0) for key in KEYS[:5]}
+    logits = torch.tensor([LOGITS] * 5)
+    alone = {key: KeyedSampler([key], PLAIN) for key in KEYS[:5]}
     expected = {
-        key: [int(sampler.draw(logits[:1], written[:1])) for _ in range(60)]
-        for key, sampler in alone.items()
+        key: [int(sampler.draw(logits[:1])) for _ in range(150)] for key, sampler in alone.items()
     }
-    sampler = KeyedSampler(KEYS[:5], PLAIN, prompt_length=0)
+    sampler = KeyedSampler(KEYS[:5], PLAIN)
     rows = list(range(5))
-    for step in range(60):
-        tokens = sampler.draw(logits[: len(rows)], written[: len(rows)]).tolist()
+    for step in range(150):  # more numbers than are fetched at a time
+        tokens = sampler.draw(logits[: len(rows)]).tolist()
         assert tokens == [expected[KEYS[row]][step] for row in rows]
         if step in (10, 30):
             kept = [3, 1, 2] if step == 10 else [2, 0]
@@ -163,11 +165,12 @@ def test_rows_that_leave_take_their_streams_with_them() -> None:
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_as_a_processor_it_leaves_the_token_it_draws(temperature: float) -> None:
     sampling = Sampling(temperature=temperature, top_p=0.9, presence_penalty=0.5)
-    ids, scores = torch.tensor([[0, 1, 2, 4]] * 20), torch.tensor([LOGITS] * 20)
-    left = KeyedSampler(KEYS[:20], sampling, prompt_length=2)(ids, scores.clone())
-    drawn = KeyedSampler(KEYS[:20], sampling, prompt_length=2).draw(scores, ids[:, 2:])
-    assert drawn.shape == (20,)
-    assert left.isfinite().nonzero()[:, 1].tolist() == drawn.tolist()
+    scores = torch.tensor([LOGITS] * 20)
+    processor, sampler = (KeyedSampler(KEYS[:20], sampling) for _ in range(2))
+    for _ in range(3):
+        left, drawn = processor(PROMPT, scores.clone()), sampler.draw(scores.clone())
+        assert drawn.shape == (20,)
+        assert left.isfinite().nonzero()[:, 1].tolist() == drawn.tolist()
 
 
 def test_the_stream_of_a_key_is_its_own() -> None:
@@ -188,7 +191,7 @@ def test_the_outermost_numbers_find_a_possible_token(
     """Zero skips the masked tokens in front, and the largest number stays before those behind."""
 
     def stuck_stream(key: str) -> Any:
-        return SimpleNamespace(random=lambda: uniform)
+        return SimpleNamespace(random=lambda count: np.full(count, uniform))
 
     monkeypatch.setattr("divtok.generate.sampler.key_generator", stuck_stream)
     logits = [-math.inf, 0.0, -math.inf, 0.0, -math.inf]
@@ -196,9 +199,9 @@ def test_the_outermost_numbers_find_a_possible_token(
 
 
 def test_half_precision_logits_are_sampled_in_full_precision() -> None:
-    sampler = KeyedSampler(["k"], PLAIN, prompt_length=1)
+    sampler = KeyedSampler(["k"], PLAIN)
     logits = torch.tensor([LOGITS], dtype=torch.bfloat16)
-    assert sampler(torch.tensor([[0]]), logits).dtype == torch.float32
+    assert sampler(PROMPT, logits).dtype == torch.float32
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -216,7 +219,7 @@ def test_a_row_with_every_token_masked_is_refused() -> None:
 def test_padded_ids_beyond_the_tokenizer_are_never_drawn():
     import torch
 
-    sampler = KeyedSampler(KEYS[:50], PLAIN, prompt_length=1, vocab_size=3)
+    sampler = KeyedSampler(KEYS[:50], PLAIN, vocab_size=3)
     scores = torch.tensor([[0.0, 0.0, 0.0, 50.0, 50.0]]).repeat(50, 1)
-    drawn = sampler(torch.zeros((50, 1), dtype=torch.long), scores).argmax(dim=-1)
+    drawn = sampler(PROMPT, scores).argmax(dim=-1)
     assert set(drawn.tolist()) == {0, 1, 2}

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from divtok.errors import ModelError
 from divtok.generate import decoding, steps
 from divtok.generate.decoding import Ask, Written, decode
+from divtok.generate.steps import can_step
 from divtok.records import Sampling
 
-STEPPED = ["Qwen2", "Llama", "Gemma3Text"]
+STEPPED = ["Qwen2", "Llama", "Phi3", "Gemma3Text"]
 OPEN = Sampling(temperature=1.0, top_p=1.0)
 GREEDY = Sampling(temperature=0.0)
 SAMPLINGS = [
@@ -48,7 +49,7 @@ def refuse_generate(monkeypatch: pytest.MonkeyPatch, loaded: Any) -> None:
 def plain(loaded: Any, asks: list[Ask], sampling: Sampling) -> list[Written]:
     """All rows to the end of the longest one, by `generate`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "takes_plain_inputs", lambda model: False)
+        patch.setattr(decoding, "can_step", lambda loaded: False)
         return decode(loaded, asks, sampling)
 
 
@@ -61,26 +62,21 @@ def check_same(loaded: Any, asks: list[Ask], sampling: Sampling) -> list[Written
 
 
 class Watched:
-    """What a model is called with, in numbers of rows and columns."""
+    """What a model is called with: how many tokens at a time, and at which positions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, loaded: Any) -> None:
-        self.shapes: list[tuple[int, ...]] = []
-        self.masks: list[Any] = []
         self.positions: list[list[int]] = []
-        self.cached: list[int] = []
-        forward = loaded.model.forward
+        assert can_step(loaded)  # before anybody counts
+        decoder = loaded.model.get_decoder()
+        forward = decoder.forward
 
         def watch(**inputs: Any) -> Any:
-            self.shapes.append(tuple(inputs["input_ids"].shape))
-            self.masks.append(inputs["attention_mask"])
-            self.positions.append(inputs["position_ids"][:, -1].tolist())
-            output = forward(**inputs)
-            self.cached.append(output.past_key_values.get_seq_length())
-            return output
+            assert inputs["input_ids"].shape == inputs["position_ids"].shape
+            assert "attention_mask" not in inputs
+            self.positions.append(inputs["position_ids"][0].tolist())
+            return forward(**inputs)
 
-        # The watched model no longer shows what it takes.
-        monkeypatch.setattr(decoding, "takes_plain_inputs", lambda model: True)
-        monkeypatch.setattr(loaded.model, "forward", watch)
+        monkeypatch.setattr(decoder, "forward", watch)
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -96,7 +92,7 @@ def test_rows_of_unequal_prompts_and_limits(name: str, sampling: Sampling, token
 
 @pytest.mark.parametrize("name", STEPPED)
 def test_all_but_one_end_at_once(name: str, tokenizer: Any) -> None:
-    loaded = small_model(name, tokenizer)
+    loaded = small_model(name, tokenizer, ends_often=False)
     for survivor in (0, 4, 8):
         limits = [1] * 9
         limits[survivor] = 100
@@ -145,40 +141,81 @@ def test_no_row_is_read_again_after_its_end(
     asks = asks_of([40, 1, 25, 60, 12, 33, 60])
     watched = Watched(monkeypatch, loaded)
     written = decode(loaded, asks, OPEN)
-    # Samples that share a prompt share its reading, and a row's last token is not read.
-    prompts = len({ask.prompt for ask in asks})
-    assert watched.shapes[0] == (prompts, max(len(ask.prompt) for ask in asks))
-    assert prompts < len(asks)
-    lengths = [len(w.token_ids) for w in written]
-    assert [rows for rows, _ in watched.shapes[1:]] == [
-        sum(length > step for length in lengths) for step in range(1, max(lengths))
-    ]
-    assert {width for _, width in watched.shapes[1:]} == {1}
+    # Samples that share a prompt share its reading, and nothing is padded.
+    prompts = dict.fromkeys(ask.prompt for ask in asks)
+    assert len(prompts) < len(asks)
+    assert watched.positions[0] == [place for p in prompts for place in range(len(p))]
+    # A row's last token is not read.
+    for step, read in enumerate(watched.positions[1:]):
+        going = zip(asks, written, strict=True)
+        left = [len(a.prompt) + step for a, w in going if len(w.token_ids) > step + 1]
+        assert sorted(read) == sorted(left)
+    assert len(watched.positions) == max(len(w.token_ids) for w in written)
 
 
-def test_padding_goes_with_the_rows_that_needed_it(
+@pytest.mark.parametrize("name", STEPPED)
+def test_rows_that_have_ended_may_be_carried_along(
+    name: str, monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    """As on a GPU, where closing up is put off until half of the rows are gone."""
+
+    def half_are_gone(writer: Any, live: int) -> bool:
+        return 2 * live <= writer._rows.count
+
+    loaded = small_model(name, tokenizer)
+    limits = [int(x) for x in np.random.default_rng(7).integers(1, 160, 20)]
+    expected = plain(loaded, asks_of(limits, seed=5), OPEN)
+    monkeypatch.setattr(steps._Writer, "should_close_up", half_are_gone)
+    watched = Watched(monkeypatch, loaded)
+    assert decode(loaded, asks_of(limits, seed=5), OPEN) == expected
+    sizes = [len(read) for read in watched.positions[1:]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert 1 < len(set(sizes)) < 6, "closed up a few times, not at every end"
+
+
+class Replayed:
+    """Stands for a CUDA graph: records nothing, but insists that everything stays in its place."""
+
+    def __init__(self, step: Any) -> None:
+        self.step, self.places, self.recorded = step, None, 0
+        self.logits: Any = None
+
+    def __call__(self, tokens: Any) -> Any:
+        rows = self.step.__self__._rows
+        held = [rows.positions, rows._growth, *(x for layer in rows._stores for x in layer)]
+        places = [(x.data_ptr(), x.shape) for x in held]
+        if self.places is None:
+            self.places, self.recorded = places, self.recorded + 1
+            self.logits = None
+        assert places == self.places, "something moved, and nobody said so"
+        logits = self.step(tokens)
+        if self.logits is None:
+            self.logits = logits.clone()
+        return self.logits.copy_(logits)
+
+    def forget(self) -> None:
+        self.places = None
+
+
+def test_what_a_recorded_step_reads_stays_in_its_place(
     monkeypatch: pytest.MonkeyPatch, tokenizer: Any
 ) -> None:
-    loaded = small_model("Qwen2", tokenizer, ends_often=False)
-    asks = [Ask("long", tuple(range(3, 33)), 4), Ask("short", (5, 6, 7), 30)]
-    expected = plain(loaded, asks, GREEDY)
-    watched = Watched(monkeypatch, loaded)
-    written = decode(loaded, asks, GREEDY)
-    assert written == expected
-    assert [len(w.token_ids) for w in written] == [4, 30]
-    # While both are there the short one is padded to 30; after, its own tokens are all there is.
-    assert watched.cached == [30, 31, 32, 33, *range(3 + 4, 3 + 30)]
-    assert [mask is not None for mask in watched.masks] == [True] * 4 + [False] * 26
-    assert watched.positions[:5] == [[29, 2], [30, 3], [31, 4], [32, 5], [6]]
+    loaded = small_model("Qwen2", tokenizer)
+    asks = asks_of([300, 4, 150, 90, 210, 300], seed=4)
+    expected = plain(loaded, asks, OPEN)
+    assert can_step(loaded)
+    made: list[Replayed] = []
 
+    def replayed(writer: Any, loaded: Any) -> None:
+        usual(writer, loaded)
+        made.append(Replayed(writer._step))
+        writer._step = made[-1]
 
-def test_windows_keep_their_padding(monkeypatch: pytest.MonkeyPatch, tokenizer: Any) -> None:
-    loaded = small_model("Gemma3Text", tokenizer, ends_often=False)
-    asks = [Ask("long", tuple(range(3, 33)), 4), Ask("short", (5, 6, 7), 30)]
-    expected = plain(loaded, asks, GREEDY)
-    watched = Watched(monkeypatch, loaded)
-    assert decode(loaded, asks, GREEDY) == expected
-    assert watched.cached == list(range(30, 30 + len(watched.cached)))
+    usual = steps._Writer.__init__
+    monkeypatch.setattr(steps._Writer, "__init__", replayed)
+    monkeypatch.setattr(steps, "_Recorded", Replayed)
+    assert decode(loaded, asks, OPEN) == expected
+    assert made[0].recorded > 1
 
 
 def test_each_row_may_use_its_own_context_to_the_end(tokenizer: Any) -> None:
@@ -200,11 +237,7 @@ def test_each_row_may_use_its_own_context_to_the_end(tokenizer: Any) -> None:
     assert {w.finish_reason for w in together} == {"length"}
 
 
-@pytest.mark.parametrize("name", ["Phi3", "Lfm2"])
-def test_what_cannot_be_stepped_through_is_generated(
-    name: str, monkeypatch: pytest.MonkeyPatch, tokenizer: Any
-) -> None:
-    loaded = small_model(name, tokenizer)
+def counting_generate(monkeypatch: pytest.MonkeyPatch, loaded: Any) -> list[int]:
     calls: list[int] = []
     generate = loaded.model.generate
 
@@ -213,32 +246,48 @@ def test_what_cannot_be_stepped_through_is_generated(
         return generate(**inputs)
 
     monkeypatch.setattr(loaded.model, "generate", counted)
+    return calls
+
+
+def test_what_cannot_be_stepped_through_is_generated(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    """Convolutions keep states of their own from token to token."""
+    loaded = small_model("Lfm2", tokenizer)
+    assert not can_step(loaded)
+    calls = counting_generate(monkeypatch, loaded)
     asks = asks_of([20, 1, 35, 9, 50])
     together = decode(loaded, asks, OPEN)
     assert calls == [5]
-    assert together == plain(loaded, asks, OPEN)
     assert {w.finish_reason for w in together} == {"stop", "length"}
 
 
-def test_which_models_take_plain_inputs(tokenizer: Any) -> None:
-    from transformers import BloomConfig, BloomForCausalLM, MambaConfig, MambaForCausalLM
-    from transformers import Qwen2ForCausalLM as Qwen2
-
-    for name in STEPPED:
-        assert steps.takes_plain_inputs(small_model(name, tokenizer).model)
-    assert not steps.takes_plain_inputs(small_model("Phi3", tokenizer).model)
-    small = {"vocab_size": 20, "hidden_size": 8}
-    assert not steps.takes_plain_inputs(BloomForCausalLM(BloomConfig(n_head=2, n_layer=1, **small)))
-    mamba = MambaConfig(num_hidden_layers=1, state_size=4, **small)
-    assert not steps.takes_plain_inputs(MambaForCausalLM(mamba))
-
-    class Foreign(Qwen2):
-        """As if its code had come with the checkpoint."""
-
-    assert not steps.takes_plain_inputs(Foreign(small_model("Qwen2", tokenizer).model.config))
+def test_positions_that_rows_share_are_left_to_generate(tokenizer: Any) -> None:
+    """Where the longest row decides on the positions of all, a row would depend on the others."""
+    for kind in ("dynamic", "longrope"):
+        loaded = small_model("Llama", tokenizer)
+        assert can_step(loaded)
+        other = small_model("Llama", tokenizer)
+        other.model.config.rope_parameters["rope_type"] = kind
+        assert not can_step(other)
 
 
-def test_gemma_with_eyes_takes_plain_inputs(tokenizer: Any) -> None:
+def test_a_model_whose_layers_leak_is_not_stepped_through(tokenizer: Any) -> None:
+    import torch
+
+    loaded = small_model("Qwen2", tokenizer)
+    layer = loaded.model.model.layers[0]
+    inner = layer.forward
+
+    def forward(hidden: Any, *args: Any, **kwargs: Any) -> Any:
+        before = torch.nn.functional.pad(hidden, (0, 0, 1, 0))[:, :-1]
+        return inner(hidden + before, *args, **kwargs)
+
+    layer.forward = forward
+    assert not can_step(loaded)
+
+
+def test_gemma_with_eyes_is_stepped_through(tokenizer: Any) -> None:
     import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
@@ -257,10 +306,8 @@ def test_gemma_with_eyes_takes_plain_inputs(tokenizer: Any) -> None:
 
 
 def test_a_fault_midway_leaves_the_model_as_it_was(tokenizer: Any) -> None:
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     loaded = small_model("Qwen2", tokenizer, ends_often=False)
-    usual = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    usual = loaded.model.config._attn_implementation
     ask = Ask("k", (5, 6, 7), 60)
     (before,) = decode(loaded, [ask], GREEDY)
     poison = before.token_ids[3]
@@ -270,16 +317,15 @@ def test_a_fault_midway_leaves_the_model_as_it_was(tokenizer: Any) -> None:
     with pytest.raises(ModelError, match="not numbers"):
         decode(loaded, [ask], GREEDY)
     embedding[poison] = kept
-    assert ALL_ATTENTION_FUNCTIONS["sdpa"] is usual
+    assert loaded.model.config._attn_implementation == usual
     assert decode(loaded, [ask], GREEDY) == [before]
 
 
 @given(st.data())
 def test_gaps_are_closed_by_the_last_rows(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
-    ended = sorted(data.draw(st.sets(st.integers(0, count - 1), max_size=count)))
-    places = steps._closed_up(count, ended)
-    left = sorted(set(range(count)) - set(ended))
-    assert sorted(places) == left
+    live = sorted(data.draw(st.sets(st.integers(0, count - 1), max_size=count)))
+    places = steps.closed_up(live)
+    assert sorted(places) == live
     # A row stays where it is unless its place is gone.
-    assert all(places[place] == place for place in left if place < len(left))
+    assert all(places[place] == place for place in live if place < len(live))

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
 from divtok.generate.sampler import KeyedSampler
-from divtok.generate.steps import Row, left_padded, takes_plain_inputs, write_in_steps
+from divtok.generate.steps import Row, can_step, write_in_steps
 from divtok.generate.threads import threads_for
 from divtok.models import LoadedModel
+from divtok.packed.attention import fast_without_plans
 from divtok.records import FinishReason, Sampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,13 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
             f"The model '{loaded.name}' names no end token, so no response would ever end.",
             next_step="Set eos_token_id in its generation_config.json.",
         )
-    keys, longest = [ask.key for ask in asks], max(len(ask.prompt) for ask in asks)
-    sampler = KeyedSampler(keys, sampling, longest, vocab_size=loaded.tokenizer_width)
+    keys = [ask.key for ask in asks]
+    sampler = KeyedSampler(keys, sampling, vocab_size=loaded.tokenizer_width)
     width: int | None = getattr(loaded.model.config, "hidden_size", None)
     with torch.inference_mode(), threads_for(loaded.device, width):
-        if takes_plain_inputs(loaded.model):
+        if can_step(loaded):
             rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
-            written = write_in_steps(loaded, rows, sampler)
-            if written is not None:
-                return written
+            return write_in_steps(loaded, rows, sampler)
         return _generate(loaded, asks, sampler)
 
 
@@ -75,7 +77,7 @@ def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampler: KeyedSampler) -
 
     end_ids = sorted(loaded.end_ids)
     ids, mask = left_padded([ask.prompt for ask in asks], pad_id=end_ids[0])
-    with _preset_aside(loaded.model):
+    with _preset_aside(loaded.model), fast_without_plans(loaded.device):
         output: Any = loaded.model.generate(
             input_ids=ids.to(loaded.device),
             attention_mask=mask.to(loaded.device),
@@ -88,6 +90,19 @@ def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampler: KeyedSampler) -
             logits_processor=LogitsProcessorList([sampler]),
         )
     return output[:, ids.shape[1] :].tolist()
+
+
+def left_padded(prompts: Sequence[tuple[int, ...]], *, pad_id: int) -> tuple[Tensor, Tensor]:
+    """Ids and attention mask, both [B, L], L the longest prompt."""
+    import torch
+
+    longest = max(len(prompt) for prompt in prompts)
+    ids = torch.full((len(prompts), longest), pad_id, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[row, longest - len(prompt) :] = 1
+    return ids, mask
 
 
 @contextmanager

@@ -17,7 +17,10 @@ from divtok.errors import ModelError
 from divtok.records import Sampling
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+_AHEAD = 64
 
 
 def key_generator(key: str) -> np.random.Generator:
@@ -34,61 +37,84 @@ class KeyedSampler:
     """
 
     def __init__(
-        self,
-        keys: Sequence[str],
-        sampling: Sampling,
-        prompt_length: int,
-        *,
-        vocab_size: int | None = None,
+        self, keys: Sequence[str], sampling: Sampling, *, vocab_size: int | None = None
     ) -> None:
         self._vocab_size = vocab_size
         self._streams = [key_generator(key) for key in keys]
         self._sampling = sampling
-        self._prompt_length = prompt_length
         self._warpers = _warpers(sampling)
+        self._numbers: list[Tensor] = []  # the next uniform numbers of all rows, [B] each
+        self._drawn: Tensor | None = None  # [B, V], 1 at the tokens a row has, where that matters
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """input_ids [B, L], scores [B, V] -> [B, V], -inf everywhere but at the drawn token."""
+        """scores [B, V] -> [B, V], -inf everywhere but at the drawn token."""
         import torch
 
-        token = self.draw(scores, input_ids[:, self._prompt_length :])
+        del input_ids
+        token = self.draw(scores)
+        for drawn in token.tolist():
+            self.check(drawn)
         only = torch.full_like(scores, -torch.inf, dtype=torch.float32)
         return only.scatter_(1, token[:, None], 0.0)
 
-    def draw(self, scores: Tensor, written: Tensor) -> Tensor:
-        """scores [B, V], the response so far [B, T] -> tokens [B]; most likely at temperature 0."""
+    def draw(self, scores: Tensor) -> Tensor:
+        """scores [B, V] -> tokens [B], the most likely at temperature 0; see `check`.
+
+        A row is told by its place: the tokens drawn for it are those it was given.
+        """
         import torch
 
         scores = scores.float()
         if self._vocab_size is not None:
             scores[:, self._vocab_size :] = -torch.inf
-        _check_finite(scores)
+        # -inf is a masked token; a row with NaN, +inf or nothing but masks is no distribution.
+        sound = scores.amax(dim=-1).isfinite()
+        if self._drawn is not None:
+            scores = scores - self._sampling.presence_penalty * self._drawn
+        token = self._pick(scores).where(sound, -1)
         if self._sampling.presence_penalty:
-            seen = torch.zeros_like(scores).scatter_(1, written, 1.0)
-            scores = scores - self._sampling.presence_penalty * seen
-        if self._sampling.temperature == 0:
-            return scores.argmax(dim=-1)
-        for warper in self._warpers:
-            scores = warper(written, scores)
-        cumulative = torch.softmax(scores.double(), dim=-1).cumsum(dim=-1)
-        uniform = torch.tensor([stream.random() for stream in self._streams], dtype=torch.float64)
-        target = uniform.to(scores.device)[:, None] * cumulative[:, -1:]
-        return torch.searchsorted(cumulative, target, right=True)[:, 0]
+            if self._drawn is None:
+                self._drawn = torch.zeros_like(scores)
+            self._drawn.scatter_(1, token.clamp(min=0)[:, None], 1.0)
+        return token
+
+    def check(self, token: int) -> None:
+        """Refuse what `draw` gives where there was nothing to draw from.
+
+        Not done by `draw` itself: on a GPU it would wait there once more for the device.
+        """
+        if token < 0:
+            raise ModelError(
+                "The generator's logits are not numbers (NaN or infinite).",
+                next_step="Use generate.dtype=float32 or bfloat16; float16 overflows at times.",
+            )
 
     def keep(self, rows: Sequence[int]) -> None:
         """Only these of the present rows from now on, in this order."""
         self._streams = [self._streams[row] for row in rows]
+        self._numbers = [numbers[list(rows)] for numbers in self._numbers]
+        if self._drawn is not None:
+            self._drawn = self._drawn[list(rows)]
 
+    def _pick(self, scores: Tensor) -> Tensor:
+        import torch
 
-def _check_finite(scores: Tensor) -> None:
-    """-inf is a masked token; a row with NaN, +inf or nothing but masks is no distribution."""
-    import torch
+        if self._sampling.temperature == 0:
+            return scores.argmax(dim=-1)
+        for warper in self._warpers:
+            scores = warper(None, scores)
+        cumulative = torch.softmax(scores.double(), dim=-1).cumsum(dim=-1)
+        target = self._uniform(scores.device)[:, None] * cumulative[:, -1:]
+        return torch.searchsorted(cumulative, target, right=True)[:, 0]
 
-    if not bool(torch.isfinite(scores.amax(dim=-1)).all()):
-        raise ModelError(
-            "The generator's logits are not numbers (NaN or infinite).",
-            next_step="Use generate.dtype=float32 or bfloat16; float16 overflows in some models.",
-        )
+    def _uniform(self, device: torch.device) -> Tensor:
+        """One number of each row's own stream, [B]; some are fetched at a time."""
+        import torch
+
+        if not self._numbers:
+            ahead = np.stack([stream.random(_AHEAD) for stream in self._streams], axis=1)
+            self._numbers = list(torch.from_numpy(ahead).to(device))
+        return self._numbers.pop(0)
 
 
 def _warpers(sampling: Sampling) -> list[Any]:

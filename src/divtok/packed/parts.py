@@ -33,8 +33,16 @@ class Head:
         """V, the number of logits."""
         return int(self.weight.shape[0])
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [N, D] -> logits [N, V] in the model's arithmetic, as float32 or wider."""
+        import torch
+
+        products = hidden.to(self.weight) @ self.weight.T
+        half = products.dtype in (torch.bfloat16, torch.float16)
+        return self.finish(products.float() if half else products)
+
     def finish(self, products: Tensor) -> Tensor:
-        """Products hidden @ weight.T [N, V] in float32 -> logits, in place."""
+        """Products hidden @ weight.T [N, V] -> logits, in place."""
         if self.bias is not None:
             products += self.bias.to(products)
         if self.scale != 1.0:
@@ -83,11 +91,21 @@ def find_head(loaded: LoadedModel) -> Head:
 
 def length_switch(settings: Any) -> int | None:
     """The length beyond which a model takes other positions; None where there is none."""
-    rope = getattr(settings, "rope_parameters", None) or {}
-    kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
-    for kind in kinds:
-        if isinstance(kind, dict) and kind.get("rope_type") == "longrope":
+    for kind in _positions(settings):
+        if kind.get("rope_type") == "longrope":
             return kind.get("original_max_position_embeddings") or getattr(
                 settings, "original_max_position_embeddings", None
             )
     return None
+
+
+def positions_shared(settings: Any) -> bool:
+    """Whether the longest row that is read decides on the positions of all beside it."""
+    return any(kind.get("rope_type") in ("dynamic", "longrope") for kind in _positions(settings))
+
+
+def _positions(settings: Any) -> list[dict[str, Any]]:
+    """The kinds of rotary positions that a model's layers have."""
+    rope = getattr(settings, "rope_parameters", None) or {}
+    kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
+    return [kind for kind in kinds if isinstance(kind, dict)]
