@@ -218,14 +218,14 @@ def test_one_by_one_and_in_small_packs_is_the_same(model: RewardModel) -> None:
 def test_a_model_that_cannot_be_packed_is_read_padded(
     saved: Saved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from divtok.trace import rewards
+    from divtok.trace import models
 
     def leaking(decoder: Any, device: Any) -> Callable[..., Any]:
         return lambda pack, log=None: decoder(
             input_ids=torch.from_numpy(pack.ids)[None], use_cache=False
         ).last_hidden_state[0]
 
-    monkeypatch.setattr(rewards, "packed_trunk", leaking)
+    monkeypatch.setattr(models, "packed_trunk", leaking)
     padded = load_prm(str(saved.folder), device="cpu")
     assert not padded.reader.packed
     assert "padded" in capsys.readouterr().err

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from divtok.errors import ModelError
 from divtok.models import DType, LoadedModel, load_model
+from divtok.packed.decoder import NotPackable
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
+from divtok.packed.probe import Probe, Whole, make_probe
 from divtok.progress import say
-from divtok.trace.probe import Probe, check_parts, fits, make_probe
+from divtok.trace.budget import is_out_of_memory
 from divtok.trace.trunks import Trunk, compile_layers, packed_trunk, padded_trunk
 
 if TYPE_CHECKING:
@@ -86,19 +89,55 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
         length_switch=length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), reader.head.width))
-    expected = probe.logits_of(loaded.model, loaded.device)
-    check_parts(reader, probe, expected)
-    packed = replace(reader, trunk=packed_trunk(decoder, loaded.device), packed=True)
-    if not fits(packed, probe, expected):
-        say(f"{loaded.name}: its attention cannot be packed, so it is read in padded batches.")
-        return reader
-    if compile_trunk:
-        _compile(packed, decoder, probe, expected)
-    return packed
+    whole = probe.read_whole(loaded.model, loaded.device)
+    reader = checked_reader(reader, decoder, probe, whole)
+    if compile_trunk and reader.packed:
+        compile_layers(decoder)
+        if not _fits(reader, probe, whole):
+            say(f"{reader.name}: its layers cannot be compiled; going on without.")
+            compile_layers(decoder, undo=True)
+    return reader
 
 
-def _compile(reader: Reader, decoder: Any, probe: Probe, expected: list[Tensor]) -> None:
-    compile_layers(decoder)
-    if not fits(reader, probe, expected):
-        say(f"{reader.name}: its layers cannot be compiled; going on without.")
-        compile_layers(decoder, undo=True)
+def checked_reader(padded: Reader, decoder: Any, probe: Probe, whole: Whole) -> Reader:
+    """The reader, or the same without padding where that gives the model's own logits too.
+
+    ModelError where even the padded one does not, or the model reads ahead.
+    """
+    if whole.reads_ahead:
+        raise ModelError(
+            f"The model '{padded.name}' reads ahead: its logits change with later tokens, so it "
+            "cannot be traced.",
+            next_step="Use a causal (left-to-right) language model.",
+        )
+    if not whole.agrees(_logits(padded, probe)):
+        raise ModelError(
+            f"The model '{padded.name}' does not give its own logits when its trunk and output "
+            "layer are run apart, so it cannot be traced.",
+            next_step="Use another model of its family, or report the architecture.",
+        )
+    packed = replace(padded, trunk=packed_trunk(decoder, padded.device), packed=True)
+    if _fits(packed, probe, whole):
+        return packed
+    say(f"{padded.name}: its attention cannot be packed, so it is read in padded batches.")
+    return padded
+
+
+def _fits(reader: Reader, probe: Probe, whole: Whole) -> bool:
+    """Whether the reader can do it at all, and gives the model's logits."""
+    try:
+        return whole.agrees(_logits(reader, probe))
+    except (NotPackable, TypeError, AttributeError, LookupError, ValueError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        return False  # a model that takes no positions, or keeps its attention to itself
+
+
+def _logits(reader: Reader, probe: Probe) -> list[Tensor]:
+    """Logits of each row of the probe, [L, V], from trunk and head."""
+    import torch
+
+    with torch.inference_mode():
+        hidden = reader.trunk(probe.pack)
+        lanes = [torch.from_numpy(lane.rows).to(hidden.device) for lane in probe.pack.lanes]
+        return [reader.head.logits(hidden[rows]) for rows in lanes]

@@ -20,15 +20,14 @@ from divtok.model_errors import need_transformers, reading
 from divtok.models import DType, LoadedModel, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import length_switch
+from divtok.packed.probe import make_probe
 from divtok.problems.encode import response_ids, text_ids
-from divtok.progress import say
 from divtok.records import StepRewards
 from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
-from divtok.trace.models import Reader
-from divtok.trace.probe import check_parts, fits, make_probe
-from divtok.trace.trunks import packed_trunk, padded_trunk
+from divtok.trace.models import Reader, checked_reader
+from divtok.trace.trunks import padded_trunk
 
 if TYPE_CHECKING:
     import torch
@@ -251,18 +250,8 @@ def _make_reader(loaded: LoadedModel, weight: Tensor, bias: Tensor) -> Reader:
         length_switch=length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), len(embedding)))
-    with torch.inference_mode():
-        hidden = reader.trunk(probe.pack)
-        expected = [
-            hidden[torch.from_numpy(lane.rows).to(hidden.device)].float()
-            for lane in probe.pack.lanes
-        ]
-    check_parts(reader, probe, expected)
-    packed = replace(reader, trunk=packed_trunk(loaded.model, loaded.device), packed=True)
-    if fits(packed, probe, expected):
-        reader = packed
-    else:
-        say(f"{loaded.name}: its attention cannot be packed, so it is read in padded batches.")
+    whole = probe.read_whole(loaded.model, loaded.device, gives="last_hidden_state")
+    reader = checked_reader(reader, loaded.model, probe, whole)
     wide = [x.to(loaded.device, torch.float32) for x in (weight, bias)]
     return replace(reader, head=Head(weight=wide[0], bias=wide[1]))
 
