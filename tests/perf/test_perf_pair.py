@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def test_the_command_measures_and_stores_a_section(
     assert "first call" in printed.err
     stored = json.loads((tmp_path / "cpu-pair.json").read_text(encoding="utf-8"))
     assert stored["command"] == "python -m perf run --section cpu-pair --quick"
-    assert stored["machine"]["torch"] == torch.__version__
+    assert stored["machine"]["torch"] == importlib.metadata.version("torch")
     assert [case["work"].split(":")[0] for case in stored["cases"]] == ["2 x 32", "ragged"]
 
 
