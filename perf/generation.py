@@ -51,8 +51,8 @@ def run(
 ) -> tuple[float, float, list[Trajectory]]:
     """CPU and wall seconds for all batches, and what was written."""
     alone = way == "carried"
-    usual = decoding.takes_plain_inputs
-    with patch.object(decoding, "takes_plain_inputs", lambda m: not alone and usual(m)):  # pyright: ignore[reportUnknownLambdaType]
+    usual = decoding.can_step
+    with patch.object(decoding, "can_step", lambda m: not alone and usual(m)):  # pyright: ignore[reportUnknownLambdaType]
         cpu, wall = time.process_time(), time.perf_counter()
         written = [
             trajectory

@@ -204,3 +204,10 @@ def test_an_unknown_dtype_is_a_usage_error(folder: str) -> None:
     for use in (load_model, resolve_dtype):
         with pytest.raises(UsageError, match="bfloat16"):
             use(folder, dtype="bfloat")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("a_gpu")
+def test_packaged_models_run_in_float32_on_a_gpu_too() -> None:
+    """They are stored in half precision to be small; a GPU gives the tables that a CPU gives."""
+    assert resolve_dtype("divtok/tiny-0.5m", device="cuda") == "float32"
+    assert resolve_dtype("divtok/tiny-0.5m", "bfloat16", device="cuda") == "bfloat16"

@@ -121,8 +121,8 @@ def load_model(
     "sequential" as in transformers; a device named there is the same as `device`. What the GPUs
     cannot hold is refused, not kept elsewhere.
     `dtype="auto"` is float32 on the CPU, and on a GPU bfloat16 where the checkpoint is half
-    precision. A checkpoint that lacks weights of its architecture is refused, since transformers
-    would fill them with random numbers.
+    precision and not one of the packaged ones. A checkpoint that lacks weights of its architecture
+    is refused, since transformers would fill them with random numbers.
     With `backbone` only the part that gives hidden states is loaded, and no head.
     """
     need_transformers()
@@ -134,7 +134,7 @@ def load_model(
     place = model_place(ref)
     config = read_config(place, ref, revision, trust_remote_code)
     tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
-    number = getattr(torch, _pick_dtype(dtype, where, lambda: config))
+    number = getattr(torch, _pick_dtype(dtype, ref, where, lambda: config))
     with _reading(ref, place, "The model"), quiet():
         loader: Any = AutoModel if backbone else auto_class(config)
         model, report = loader.from_pretrained(
@@ -175,7 +175,7 @@ def resolve_dtype(
     def config() -> Any:
         return read_config(model_place(ref), ref, revision, trust_remote_code)
 
-    return _pick_dtype(dtype, where, config)
+    return _pick_dtype(dtype, ref, where, config)
 
 
 def model_digest(ref: str, *, revision: str | None = None) -> str:
@@ -269,11 +269,12 @@ def _check_dtype(dtype: str) -> None:
         )
 
 
-def _pick_dtype(dtype: DType, device: torch.device, config: Callable[[], Any]) -> str:
+def _pick_dtype(dtype: DType, ref: str, device: torch.device, config: Callable[[], Any]) -> str:
     """The one rule for "auto"; asks for the config only where it matters."""
     if dtype != "auto":
         return dtype
-    if device.type != "cuda":
+    # Packaged models are half precision to be small on disk; they run as they do on a CPU.
+    if device.type != "cuda" or resolve_model(ref) != ref:
         return "float32"
     read = config()
     stored = getattr(read.get_text_config(), "dtype", None) or getattr(read, "dtype", None)

@@ -24,7 +24,7 @@ import torch
 import triton
 import triton.language as tl
 
-from divtok.trace.kernels.common import FLOAT_BYTES, HeadMetrics, Work, run_chunks
+from divtok.trace.kernels.common import FLOAT_BYTES, Head, HeadMetrics, Work, run_chunks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,10 +42,7 @@ _SERIES_BELOW = tl.constexpr(0.3)
 
 
 def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
-    row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width)
-    rows = max(1, workspace_bytes // row_bytes)
-    if rows > _TILE_ROWS:
-        rows -= rows % _TILE_ROWS
+    rows = chunk_rows(work.head_p, work.head_q, workspace_bytes)
     # Only a bias can mask a token in one model and not in the other.
     masked = work.head_p.bias is not None or work.head_q.bias is not None
 
@@ -53,6 +50,12 @@ def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
         row_kernel(logits_p, logits_q, tokens, width, out, masked=masked)
 
     return run_chunks(kernel, work, rows=rows, weight_bytes=workspace_bytes // 4)
+
+
+def chunk_rows(head_p: Head, head_q: Head, workspace_bytes: int) -> int:
+    """How many positions are worked on at once: as many as fit, in whole tiles of the products."""
+    rows = max(1, workspace_bytes // (FLOAT_BYTES * (head_p.width + head_q.width)))
+    return rows - rows % _TILE_ROWS if rows > _TILE_ROWS else rows
 
 
 def row_kernel(
@@ -214,6 +217,7 @@ def _divergences(
     """JSD in bits, both KLs and both entropies in nats."""
     lanes = tl.arange(0, BLOCK)
     jsd = tl.zeros([BLOCK], tl.float32)
+    lost = tl.zeros([BLOCK], tl.float32)
     kl_pq = tl.zeros([BLOCK], tl.float32)
     kl_qp = tl.zeros([BLOCK], tl.float32)
     log_p = tl.zeros([BLOCK], tl.float32)
@@ -231,7 +235,7 @@ def _divergences(
         a1, b1, c1, d1, e1 = _terms(
             x1, y1, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
         )
-        jsd += a0 + a1
+        jsd, lost = _add(jsd, lost, a0 + a1)
         kl_pq += b0 + b1
         kl_qp += c0 + c1
         log_p += d0 + d1
@@ -243,7 +247,7 @@ def _divergences(
         a0, b0, c0, d0, e0 = _terms(
             x, y, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
         )
-        jsd += a0
+        jsd, lost = _add(jsd, lost, a0)
         kl_pq += b0
         kl_qp += c0
         log_p += d0
@@ -255,6 +259,17 @@ def _divergences(
         tl.sum(log_p, 0) * -_LN2,
         tl.sum(log_q, 0) * -_LN2,
     )
+
+
+@triton.jit
+def _add(total, lost, term):
+    """Kahan's sum: what rounding takes from one addition is given back in the next.
+
+    Equal terms, those of flat distributions, would all round the same way.
+    """
+    term = term - lost
+    new = total + term
+    return new, (new - total) - term
 
 
 @triton.jit

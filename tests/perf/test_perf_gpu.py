@@ -1,0 +1,164 @@
+"""What `make gpu` checks, tried without a GPU: the checks themselves must be able to say no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from divtok.packed import probe
+from perf.gpu import __main__ as command
+from perf.gpu import kernels, reading, whole_run, writing
+from perf.gpu.findings import Finding, Report, read_report
+from perf.gpu.models import QWEN_15B, SHAPES, Shape
+
+CPU = torch.device("cpu")
+
+
+def small(shape: Shape) -> Shape:
+    """The same architecture and about the same position of everything, in a few milliseconds."""
+    settings = {"initializer_range": 0.3}
+    if shape.settings:
+        settings |= shape.settings | {"sliding_window": 100, "query_pre_attn_scalar": 8}
+    return replace(
+        shape,
+        layers=4,
+        hidden=32,
+        intermediate=48,
+        heads=4,
+        kv_heads=2,
+        head_width=8,
+        vocab=1100,
+        settings=settings,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SHAPES", tuple(small(shape) for shape in SHAPES))
+    monkeypatch.setattr(reading, "QWEN_15B", small(QWEN_15B))
+    monkeypatch.setattr(reading, "RESPONSES", (200, 90, 7))
+
+
+def test_every_architecture_is_read_in_every_dtype() -> None:
+    found = list(reading.check(CPU))
+    assert len(found) == len(SHAPES) * 3 + 1
+    assert [finding.name for finding in found if not finding.holds] == []
+
+
+def test_a_limit_without_room_for_noise_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "allowed_gap", lambda dtype, layers: -1.0)
+    assert not any(finding.holds for finding in reading.check(CPU))
+
+
+def test_mistakes_are_refused_in_half_precision() -> None:
+    outcomes = {finding.name: finding.facts["outcome"] for finding in reading.check_refusals(CPU)}
+    assert outcomes == {
+        "reads ahead": "refused",
+        "mixes lanes": "padded",
+        "misplaces positions": "padded",
+        "nothing wrong": "packed",
+    }
+
+
+def test_a_probe_that_lets_all_pass_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "allowed_gap", lambda dtype, layers: 1e9)
+    held = {finding.name: finding.holds for finding in reading.check_refusals(CPU)}
+    assert held == {
+        "reads ahead": False,
+        "mixes lanes": False,
+        "misplaces positions": False,
+        "nothing wrong": True,
+    }
+
+
+def test_the_kernel_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setattr(kernels, "WIDTHS", (300,))
+    monkeypatch.setattr(kernels, "POSITIONS", 2)
+    (finding,) = kernels.check(CPU)
+    assert finding.holds
+    assert finding.facts["outside [0, 1]"] == 0
+    monkeypatch.setattr(kernels, "ALLOWED_BITS", 0.0)
+    (finding,) = kernels.check(CPU)
+    assert not finding.holds
+
+
+def test_written_tokens_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MODELS", writing.MODELS[:1])
+    monkeypatch.setattr(writing, "PROBLEMS", 1)
+    monkeypatch.setattr(writing, "SAMPLES", 2)
+    found = list(writing.check(CPU))
+    assert [finding.holds for finding in found] == [True] * 3
+    assert all(finding.facts["responses"] == 4 for finding in found)
+
+    usual = writing.generate_batch
+
+    def wrong(loaded: Any, jobs: Any) -> Any:
+        first, *others = usual(loaded, jobs)
+        writing.generate_batch = usual  # the other side is right
+        return [replace(first, token_ids=(*first.token_ids[:-1], 5)), *others]
+
+    monkeypatch.setattr(writing, "generate_batch", wrong)
+    first, *_ = writing.check(CPU)
+    assert first.holds is False
+    assert first.facts["responses that differ"] == 1
+
+
+def row(auroc: float | None, accuracy: float = 0.5) -> dict[str, Any]:
+    return {
+        "benchmark": "b",
+        "estimator": "e",
+        "accuracy": accuracy,
+        "natural_ece": 0.2,
+        "natural_ece_interval": {"low": 0.1, "high": 0.3},
+        "natural_auroc": auroc,
+        "natural_auroc_interval": {"low": 0.6, "high": 0.8},
+    }
+
+
+@pytest.mark.parametrize(
+    ("auroc", "accuracy", "wrong"),
+    [
+        (0.71, 0.51, []),
+        (0.81, 0.51, ["natural_auroc beside the CPU's"]),
+        (0.71, 0.12, ["accuracy, b"]),
+    ],
+)
+def test_tables_are_compared_with_the_cpus_intervals(
+    auroc: float, accuracy: float, wrong: list[str]
+) -> None:
+    found = list(whole_run._compared([row(auroc, accuracy)], [row(0.70)]))
+    assert [finding.name for finding in found if not finding.holds] == wrong
+
+
+def test_a_report_is_kept_whole(tmp_path: Path) -> None:
+    finding = Finding("kernels", "768 tokens", True, {"error": 2e-7, "outside": 0})
+    report = Report("abc123", "2026-11-16", {"GPU": "one"}, {"kernels": 3.5}, (finding,))
+    path = tmp_path / "folder" / "gpu.json"
+    report.write(path)
+    assert read_report(path) == report
+    assert report.of("kernels") == [finding]
+    assert report.of("pair") == []
+    assert read_report(tmp_path / "nothing.json") is None
+    assert finding.line() == "ok    kernels: 768 tokens: error 2e-07, outside 0"
+
+
+def test_a_check_that_breaks_is_a_finding() -> None:
+    def breaks(device: Any) -> Any:
+        yield Finding("x", "first", True, {})
+        raise RuntimeError("no such kernel")
+
+    first, second = command._tried("x", breaks, CPU)
+    assert first.holds
+    assert second.holds is False
+    assert "no such kernel" in str(second.facts["error"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 1
+    assert "no GPU" in capsys.readouterr().err
