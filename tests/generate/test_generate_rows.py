@@ -17,9 +17,6 @@ from divtok.packed import attention
 from divtok.packed.packs import build_pack
 from divtok.records import Sampling
 
-sys.path.append(str(Path(__file__).parents[1] / "packed"))
-from packed_samples import plain_flash
-
 HEADS, SHARED, WIDTH = 6, 2, 8
 
 

@@ -143,7 +143,9 @@ def test_automatic_dtype_on_a_gpu_is_that_of_load_model(monkeypatch: pytest.Monk
 
     fake = install(monkeypatch, gpus=1)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    load_vllm("divtok/tiny-0.5m", max_length=200)  # stored in float16
+    load_vllm("divtok/tiny-0.5m", max_length=200)  # stored in float16 to be small, no more
+    assert fake.options["dtype"] == "float32"
+    load_vllm(resolve_model("divtok/tiny-0.5m"), max_length=200)  # any folder with float16
     assert fake.options["dtype"] == "bfloat16"
 
 
