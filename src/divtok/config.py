@@ -151,7 +151,7 @@ class TraceSection(PairSection):
     also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
     max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
-    workspace_mb: Positive | None = None  # left out: 32 on the CPU, 640 on a GPU
+    workspace_mb: Positive | None = None  # left out: 64 on the CPU, 640 on a GPU
     dtype: DType = "auto"
     device: str | None = None
     q_device: str | None = None  # left out: where p is

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-WORKSPACE_BYTES = 32_000_000
+WORKSPACE_BYTES = 64_000_000
 WORKSPACE_BYTES_GPU = 640_000_000
 
 

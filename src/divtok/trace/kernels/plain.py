@@ -11,7 +11,14 @@ from divtok.trace.divergence import (
     softmax_parts,
     weighted_sum,
 )
-from divtok.trace.kernels.common import COLUMNS, FLOAT_BYTES, HeadMetrics, Work, run_chunks
+from divtok.trace.kernels.common import (
+    COLUMNS,
+    FLOAT_BYTES,
+    LEAST_BLOCK_BYTES,
+    HeadMetrics,
+    Work,
+    run_chunks,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +29,7 @@ _TEMPORARIES = 8
 
 def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
     # A quarter is kept for the float32 copy of a block of half-precision weights.
-    weight_bytes = workspace_bytes // 4
+    weight_bytes = max(LEAST_BLOCK_BYTES, workspace_bytes // 4)
     row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + _TEMPORARIES * work.width)
     rows = max(1, (workspace_bytes - weight_bytes) // row_bytes)
     return run_chunks(row_kernel, work, rows=rows, weight_bytes=weight_bytes)
