@@ -5,13 +5,28 @@ BIN := $(VENV)/bin
 VLLM := .venv-vllm
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# One thread for each of the processes that share the tests.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# numba, torch, oneDNN and MKL each ask the processor on their own.
+AVX2 := NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=avx2 \
+	ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+ON_A_CPU := $(addprefix tests/trace/test_trace_, divergence.py heads.py kernels_cpu.py pair.py \
+	range.py readings.py trunks.py)
+
 .PHONY: demo test check faults vllm fit paper perf perf-gpu clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
 
 test: $(VENV)/.test .peers check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST)
+ifeq ($(shell uname -m),x86_64)
+	# What depends on the processor, as one with AVX2 and no more sees it.
+	$(AVX2) $(PYTEST) -k 'not triton and not compiled' $(ON_A_CPU)
+endif
+	# And without numba.
+	DIVTOK_TESTS_WITHOUT=numba $(PYTEST) -k 'not triton and not compiled' \
+		$(filter-out %/test_trace_kernels_cpu.py,$(ON_A_CPU))
 
 check: $(VENV)/.test
 	$(BIN)/ruff check

@@ -176,7 +176,7 @@ def timed_tasks(inputs: HeadsInput) -> list[Task]:
         Task("naive-compiled", lambda: _compiled()(*cut)["jsd_bits"], compiles=True),
     ]
     if not (half and inputs.weight_p.is_cuda):
-        del tasks[1:3]  # the products give float32 anyway, and the CPU makes its own
+        del tasks[1:3]  # the products give float32 anyway, and the CPU has chunks of its own
     if not inputs.weight_p.is_cuda:
         tasks += _tasks_behind(inputs)
     return tasks + [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ __all__ = ["smollm2"]
 
 # The GPU's kernels are tested without one. Triton decides when it is first imported.
 os.environ["TRITON_INTERPRET"] = "1"
+
+# A module that is named here cannot be imported, as if it were not installed.
+for name in os.environ.get("DIVTOK_TESTS_WITHOUT", "").split():
+    sys.modules[name] = None  # type: ignore[assignment]
 
 
 @pytest.fixture

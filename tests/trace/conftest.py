@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 from trace_samples import ARCHITECTURES, SavedPair, byte_level_tokenizer, save_pair
 
+from divtok.trace.kernels import cpu
+
+# Without numba there are no compiled loops to test.
+collect_ignore = [] if cpu.available() else ["test_trace_kernels_cpu.py"]
+
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
