@@ -26,8 +26,8 @@ def check(device: torch.device) -> Iterator[Finding]:
             tokens = torch.randint(0, width, (POSITIONS,), device=device)
             found = torch.full((len(COLUMNS), POSITIONS), float("nan"), device=device)
             cuda.row_kernel(p.clone(), q.clone(), tokens, width, found, masked=kind == "masked")
-            exact = _reference(p, q, tokens, width)
-            jsd = finish(found).jsd_bits
+            exact = _reference(p, q, tokens, width).cpu()
+            jsd = finish(found.cpu()).jsd_bits
             outside += int((~((jsd >= 0) & (jsd <= 1))).sum())
             worst[kind] = float((jsd.double() - exact).abs().max())
         facts = {f"error in bits, {kind}": error for kind, error in worst.items()}

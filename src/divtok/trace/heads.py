@@ -51,7 +51,7 @@ def pair_metrics(
 
     head_p = weight_p if isinstance(weight_p, Head) else Head(weight_p)
     head_q = weight_q if isinstance(weight_q, Head) else Head(weight_q)
-    tokens = torch.as_tensor(token_ids, device=hidden_p.device)
+    tokens = torch.as_tensor(token_ids)  # checked where they are: a GPU need not be waited for
     if tokens.numel() and (tokens.is_floating_point() or tokens.dtype == torch.bool):
         raise UsageError(f"Token ids must be integers, not {tokens.dtype}.")
     tokens = tokens.to(torch.int64)
@@ -61,7 +61,7 @@ def pair_metrics(
         workspace_bytes = default_workspace(hidden_p.device)
     if workspace_bytes <= 0:
         raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
-    path = _pick_path(hidden_p.device)
+    path, tokens = _pick_path(hidden_p.device), tokens.to(hidden_p.device)
     with torch.inference_mode():
         return path(Work(hidden_p, head_p, hidden_q, head_q, tokens, width), workspace_bytes)
 

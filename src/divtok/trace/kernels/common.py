@@ -38,7 +38,7 @@ COLUMNS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadMetrics:
-    """One value per position, tensors [T] in float32 on the device of p's hidden states.
+    """One value per position, tensors [T] in float32 on the CPU.
 
     Log-probs, entropies and KLs in nats. A KL is +inf where the other model masks a token that
     this one allows. `finite_*` is False where the logits are no distribution (NaN, +inf, or every
@@ -101,7 +101,7 @@ def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -
             )
         ]
         kernel(logits[0], logits[1], work.tokens[chunk], work.width, out[:, chunk])
-    return finish(out)
+    return finish(out.cpu())  # a few numbers a position, in one copy
 
 
 def finish(columns: Tensor) -> HeadMetrics:
@@ -117,7 +117,7 @@ def finish(columns: Tensor) -> HeadMetrics:
         finite[f"finite_{model}"] = lse.isfinite() & (tail < float("inf"))
         values[f"dropped_{model}"] = (tail - lse).sigmoid()
     whole = finite["finite_p"] & finite["finite_q"]
-    check_range(values["jsd_bits"][whole].cpu().numpy())
+    check_range(values["jsd_bits"][whole].numpy())
     values["jsd_bits"] = values["jsd_bits"].clamp(0.0, 1.0)
     masked = {name: value.masked_fill(~whole, float("nan")) for name, value in values.items()}
     return HeadMetrics(**masked, **finite)
