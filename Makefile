@@ -13,7 +13,7 @@ AVX2 := NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=avx2 \
 ON_A_CPU := $(addprefix tests/trace/test_trace_, divergence.py heads.py kernels_cpu.py pair.py \
 	range.py readings.py trunks.py)
 
-.PHONY: demo test check faults vllm fit paper perf perf-gpu clean
+.PHONY: demo test check faults vllm fit paper perf gpu wheels clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -48,7 +48,7 @@ fit: $(VENV)/.demo
 paper: $(VENV)/.demo
 	$(BIN)/divtok paper all --family tiny
 
-# Speed and memory beside other ways; writes docs/performance.md. perf-gpu needs a GPU.
+# Speed and memory beside other ways; writes docs/performance.md.
 perf: $(VENV)/.test .peers
 	$(BIN)/python -m perf run --section cpu-heads --section cpu-pair
 	$(BIN)/python -m perf run --section estimators
@@ -57,12 +57,26 @@ perf: $(VENV)/.test .peers
 	OMP_NUM_THREADS=1 $(BIN)/python -m perf.generation
 	$(BIN)/python -m perf render
 
-perf-gpu: $(VENV)/.demo .peers
-	$(BIN)/python -m perf run --section gpu-heads --section gpu-pair
-	$(BIN)/python -m perf render
+# Everything that only a GPU can show, with the Python that is there: nothing is installed. Wheels of
+# what it lacks may lie in .wheels (`make wheels` on another machine). Writes perf/results/gpu.json.
+gpu: .site
+	PYTHONPATH=src:.site $(PYTHON) -W ignore -m perf.gpu $(if $(COMMIT),--commit $(COMMIT))
+
+.site: $(wildcard .wheels/*.whl)
+	mkdir -p $@
+	for wheel in $^; do $(PYTHON) -m zipfile -e $$wheel $@ || exit 1; done
+
+# For a Python of that version on Linux: what `divtok run` needs beyond torch and transformers.
+WHEELS_FOR ?= 3.12
+wheels: $(VENV)/.demo
+	$(BIN)/pip --disable-pip-version-check download --quiet --no-deps --only-binary :all: \
+		--constraint constraints.txt --dest .wheels --python-version $(WHEELS_FOR) \
+		--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 \
+		pydantic pydantic-core typing-inspection annotated-types json-repair math-verify \
+		latex2sympy2-extended antlr4-python3-runtime
 
 clean:
-	rm -rf $(VENV) $(VLLM) .peers runs
+	rm -rf $(VENV) $(VLLM) .peers .site .wheels runs
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divtok needs Python 3.11 or newer")'

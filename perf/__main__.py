@@ -75,6 +75,8 @@ def _ours_failed(section: Section) -> bool:
 
 def _render(results: Path) -> int:
     from perf import figures, page
+    from perf.gpu import page as gpu_page
+    from perf.gpu.findings import PATH, read_report
 
     sections = page.read_results(results, SECTIONS)
     for section in sections.values():
@@ -82,6 +84,7 @@ def _render(results: Path) -> int:
             figures.save(section, page.IMAGES / page.image_name(section))
     text = page.PAGE.read_text(encoding="utf-8")
     text = page.fill(text, sections, SECTIONS)
+    text = page.replace_block(text, gpu_page.NAME, gpu_page.block(read_report(results / PATH.name)))
     text = agreement.fill(text, agreement.read_agreement(results))
     page.PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {page.PAGE}", file=sys.stderr)

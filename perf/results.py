@@ -14,7 +14,7 @@ from typing import Any
 from divtok.errors import DataError
 
 RESULTS = Path(__file__).parent / "results"
-SECTIONS = ("cpu-heads", "cpu-pair", "gpu-heads", "gpu-pair")
+SECTIONS = ("cpu-heads", "cpu-pair", "gpu-heads")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def run_section(name: str, *, quick: bool, command: str) -> Section:
         cases, groups = heads.run(device, heads.plan(device, quick=quick))
     else:
         ways, known = pair.WAYS, ()
-        cases, groups = pair.run(device, pair.plan(device, quick=quick))
+        cases, groups = pair.run(device, pair.plan(quick=quick))
     return Section(
         name=name,
         command=command,

@@ -51,7 +51,7 @@ def test_growth_is_time_per_thousand_positions():
 
 
 def test_the_pair_table_counts_all_tokens_and_response_tokens():
-    section = sample_section("gpu-pair")
+    section = sample_section("cpu-pair")
     text = page.pair_table(section, section.cases[:1])
     ours = next(line for line in text.splitlines() if "| divtok |" in line)
     values = [cell.strip() for cell in ours.strip("|").split("|")]
