@@ -1,4 +1,4 @@
-"""Generation in float32 on the GPU gives the tokens that it gives on a CPU."""
+"""Steps give the model's logits, and in float32 the tokens that they give on a CPU."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import torch
 
 from divtok.families import FAMILIES
 from divtok.generate.engine import Job, generate_batch
-from divtok.generate.steps import can_step
-from divtok.models import load_model
+from divtok.generate.steps import Writer, can_step
+from divtok.models import LoadedModel, load_model
+from divtok.packed.probe import allowed_gap, gap
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import Sampling, Trajectory
 from perf.gpu.findings import Finding
+from perf.gpu.models import QWEN_15B, SHAPES, build
 
 MODELS = ("divtok/tiny-0.5m", "divtok/tiny-1.6m")
 BENCHMARKS = ("arith-easy", "arith-contest")
 PROBLEMS, SAMPLES = 32, 4
+STEPPED = (QWEN_15B, *(shape for shape in SHAPES if shape.settings))  # and one with windows
 SAMPLINGS = {
     "greedy": Sampling(temperature=0.0),
     "sampled": Sampling(temperature=1.0, top_p=1.0),
@@ -26,7 +29,14 @@ SAMPLINGS = {
 }
 
 
+# Prompts beyond and below Gemma's window of 1,024 tokens.
+PROMPTS, STEPS = (1500, 900, 20), 5
+
+
 def check(device: torch.device) -> Iterator[Finding]:
+    for shape in STEPPED:
+        for dtype in (torch.bfloat16, torch.float32):
+            yield _stepped(build(shape, device, dtype, end=None))
     for name in MODELS:
         here, there = (load_model(name, device=place, dtype="float32") for place in (device, "cpu"))
         most = next(g for g in FAMILIES["tiny"].generators if g.model == name).sampling.max_length
@@ -38,6 +48,30 @@ def check(device: torch.device) -> Iterator[Finding]:
                 for sample in range(SAMPLES)
             ]
             yield _compared(f"{name}, {kind}", here, there, jobs)
+
+
+@torch.inference_mode()
+def _stepped(loaded: LoadedModel) -> Finding:
+    """Logits of steps against the whole model's, each row on its own, for tokens given."""
+    generator = torch.Generator().manual_seed(0)
+    rows = [
+        torch.randint(3, 1000, (length + STEPS,), generator=generator).tolist()
+        for length in PROMPTS
+    ]
+    writer = Writer(loaded)
+    found = [writer.begin([tuple(row[:-STEPS]) for row in rows])]
+    for step in range(STEPS, 0, -1):
+        tokens = torch.tensor([row[-step] for row in rows], device=loaded.device)
+        found.append(writer.read(tokens).clone())
+    worst = 0.0
+    for row, ours in zip(rows, torch.stack(found, dim=1), strict=True):
+        ids = torch.tensor([row], device=loaded.device)
+        alone = loaded.model(input_ids=ids, use_cache=False).logits[0, -STEPS - 1 :]
+        worst = max(worst, gap(ours, alone))
+    allowed = allowed_gap(loaded.dtype, loaded.model.config.num_hidden_layers)
+    name = f"{loaded.name}, {loaded.dtype}, steps".replace("torch.", "")
+    facts = {"steps against alone": worst, "allowed": allowed}
+    return Finding("writing", name, worst <= allowed, facts)
 
 
 def _compared(name: str, here: Any, there: Any, jobs: Sequence[Job]) -> Finding:

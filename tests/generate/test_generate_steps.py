@@ -165,7 +165,7 @@ def test_rows_that_have_ended_may_be_carried_along(
     loaded = small_model(name, tokenizer)
     limits = [int(x) for x in np.random.default_rng(7).integers(1, 160, 20)]
     expected = plain(loaded, asks_of(limits, seed=5), OPEN)
-    monkeypatch.setattr(steps._Writer, "should_close_up", half_are_gone)
+    monkeypatch.setattr(steps.Writer, "should_close_up", half_are_gone)
     watched = Watched(monkeypatch, loaded)
     assert decode(loaded, asks_of(limits, seed=5), OPEN) == expected
     sizes = [len(read) for read in watched.positions[1:]]
@@ -211,8 +211,8 @@ def test_what_a_recorded_step_reads_stays_in_its_place(
         made.append(Replayed(writer._step))
         writer._step = made[-1]
 
-    usual = steps._Writer.__init__
-    monkeypatch.setattr(steps._Writer, "__init__", replayed)
+    usual = steps.Writer.__init__
+    monkeypatch.setattr(steps.Writer, "__init__", replayed)
     monkeypatch.setattr(steps, "_Recorded", Replayed)
     assert decode(loaded, asks, OPEN) == expected
     assert made[0].recorded > 1

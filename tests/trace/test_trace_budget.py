@@ -11,8 +11,9 @@ import torch
 from trace_samples import bigram_reader, trajectory
 
 from divtok.errors import ResourceError, UsageError
+from divtok.memory import is_out_of_memory
 from divtok.trace import pair as pair_module
-from divtok.trace.budget import Budget, is_out_of_memory
+from divtok.trace.budget import Budget
 from divtok.trace.pair import Pair
 
 TABLE = np.arange(16).reshape(4, 4) % 5

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 from divtok.errors import ModelError
 from divtok.generate.rows import Prompts, Rows
 from divtok.generate.sampler import KeyedSampler
+from divtok.memory import is_out_of_memory
 from divtok.models import LoadedModel
-from divtok.packed.decoder import NotPackable, PackedDecoder
+from divtok.packed.decoder import CANNOT, PackedDecoder
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder, find_head, positions_shared
 from divtok.packed.probe import PROMPT, make_probe
@@ -40,14 +41,14 @@ def write_in_steps(
     loaded: LoadedModel, rows: Sequence[Row], sampler: KeyedSampler
 ) -> list[list[int]]:
     """What is written behind each row's prompt: to its limit, or to its end token with it."""
-    writer = _Writer(loaded)
+    writer = Writer(loaded)
     with _small_steps(loaded.model):
         logits = writer.begin([row.prompt for row in rows])
         return _write(writer, logits, rows, sampler, loaded.end_ids)
 
 
 def _write(
-    writer: _Writer,
+    writer: Writer,
     logits: Tensor,
     rows: Sequence[Row],
     sampler: KeyedSampler,
@@ -81,7 +82,7 @@ def _write(
         logits = writer.read(tokens)
 
 
-class _Writer:
+class Writer:
     """The model on its way through a batch of rows."""
 
     _rows: Rows  # there once the prompts are read
@@ -214,7 +215,7 @@ def _try_steps(loaded: LoadedModel) -> bool:
     if positions_shared(loaded.model.config.get_text_config()):
         return False  # a trajectory would depend on what is written beside it
     try:
-        writer = _Writer(loaded)
+        writer = Writer(loaded)
         probe = make_probe(min(len(loaded.tokenizer), writer.width))
         shortest = min(len(row) for row in probe.rows)
         whole = probe.read_whole(loaded.model, loaded.device)
@@ -224,7 +225,9 @@ def _try_steps(loaded: LoadedModel) -> bool:
                 tokens = torch.tensor([row[place] for row in probe.rows], device=loaded.device)
                 logits.append(writer.read(tokens).clone())  # the next step may use its place
         ours = list(torch.stack(logits, dim=1))  # [L, V] of each row
-    except (NotPackable, ModelError, TypeError, AttributeError, LookupError, ValueError):
+    except (*CANNOT, ModelError) as error:
+        if is_out_of_memory(error):
+            raise
         return False
     return whole.agrees(ours, slice(PROMPT - 1, shortest))
 

@@ -28,6 +28,11 @@ class NotPackable(Exception):
     """This model's attention does more than ours can."""
 
 
+# How a model says that it cannot be run like this: it takes no positions, say, keeps its attention
+# to itself, or its device has no such kernel.
+CANNOT = (NotPackable, TypeError, AttributeError, LookupError, ValueError, RuntimeError)
+
+
 class Attend(Protocol):
     """The attention of one layer: query [N, H, D], key and value [N, G, D] -> [N, H, D].
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from divtok.errors import ResourceError, UsageError
+from divtok.memory import is_out_of_memory
 from divtok.packed.packs import Ids, Indices, plan_packs
 from divtok.progress import say
 from divtok.records import Trajectory
-from divtok.trace.budget import Budget, is_out_of_memory
+from divtok.trace.budget import Budget
 from divtok.trace.heads import default_workspace
 
 if TYPE_CHECKING:

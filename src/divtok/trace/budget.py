@@ -8,8 +8,6 @@ from divtok.errors import UsageError
 
 DEFAULT_TOKENS = 8192
 _SMALLEST_WORKSPACE = 1 << 20
-# Where memory runs out in ways that have no exception of their own.
-_SIGNS = ("DefaultCPUAllocator", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @dataclass(slots=True)
@@ -39,12 +37,3 @@ class Budget:
             self.workspace_bytes = max(_SMALLEST_WORKSPACE, workspace_bytes // 2)
             return f"holding at most {self.workspace_bytes / 1e6:,.0f} MB of logits from here on"
         return None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether torch or Python could not get the memory it asked for."""
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
+from divtok.memory import is_out_of_memory
 from divtok.models import DType, LoadedModel, load_model
-from divtok.packed.decoder import NotPackable
+from divtok.packed.decoder import CANNOT
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
 from divtok.progress import say
-from divtok.trace.budget import is_out_of_memory
 from divtok.trace.trunks import Trunk, compile_layers, packed_trunk, padded_trunk
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def _fits(reader: Reader, probe: Probe, whole: Whole) -> bool:
     """Whether the reader can do it at all, and gives the model's logits."""
     try:
         return whole.agrees(_logits(reader, probe))
-    except (NotPackable, TypeError, AttributeError, LookupError, ValueError, RuntimeError) as error:
+    except CANNOT as error:
         if is_out_of_memory(error):
             raise
-        return False  # a model that takes no positions, or keeps its attention to itself
+        return False
 
 
 def _logits(reader: Reader, probe: Probe) -> list[Tensor]:
