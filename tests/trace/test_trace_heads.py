@@ -119,41 +119,17 @@ def test_logits_are_float32_for_every_weight_dtype(
     assert head_logits(head_p, hidden_p.to(dtype)).dtype == torch.float32
 
 
-# oneDNN where torch has it, and torch.mm.
-PRODUCTS = sorted({torch.backends.mkldnn.is_available(), False})
-
-
-@pytest.mark.parametrize("onednn", PRODUCTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize(("rows", "vocab", "depth"), [(1, 1, 1), (9, 70, 7), (161, 1001, 96)])
-@pytest.mark.parametrize("weight_bytes", [1, 5_000, 1 << 24])
-def test_products_of_every_dtype_and_block(
-    monkeypatch: pytest.MonkeyPatch,
-    onednn: bool,
-    dtype: torch.dtype,
-    rows: int,
-    vocab: int,
-    depth: int,
-    weight_bytes: int,
+@pytest.mark.parametrize(("rows", "vocab", "depth"), [(1, 1, 1), (9, 70, 7), (161, 1001, 400)])
+@pytest.mark.parametrize("weight_bytes", [1, 1 << 24])
+def test_products_of_every_dtype_and_layout(
+    dtype: torch.dtype, rows: int, vocab: int, depth: int, weight_bytes: int
 ) -> None:
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
     hidden, weight = draw(rows, depth, seed=1).to(dtype), draw(vocab, depth, seed=2).to(dtype)
     exact = hidden.double() @ weight.double().T
-    # Rows of a matrix that is laid out the other way round multiply the same.
     for layout in (weight, weight.T.contiguous().T):
         logits = head_logits(Head(layout), hidden, weight_bytes=weight_bytes)
         torch.testing.assert_close(logits.double(), exact, atol=2e-6 * depth**0.5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("onednn", PRODUCTS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_every_half_precision_number_is_widened_exactly(
-    monkeypatch: pytest.MonkeyPatch, onednn: bool, dtype: torch.dtype
-) -> None:
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
-    numbers = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
-    logits = head_logits(Head(numbers[:, None].contiguous()), torch.ones(1, 1))
-    torch.testing.assert_close(logits[0], numbers.float(), atol=0, rtol=0, equal_nan=True)
 
 
 def known_logits(rows: list[list[float]]) -> tuple[torch.Tensor, Head]:

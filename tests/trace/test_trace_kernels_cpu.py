@@ -14,10 +14,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_trace_heads import PRODUCTS, LiveBytes
+from test_trace_heads import LiveBytes
 
 from divtok.trace.heads import pair_metrics
-from divtok.trace.kernels import cpu, cpu_math, plain
+from divtok.trace.kernels import cpu, cpu_math, cpu_product, plain
 from divtok.trace.kernels.common import COLUMNS, Head, HeadMetrics, Work, finish
 
 INF = float("inf")
@@ -125,11 +125,9 @@ def test_jsd_term_over_its_whole_range() -> None:
 
 def test_the_loops_are_vectors() -> None:
     import numba
-    from numba.core.registry import cpu_target
 
-    packed = r"\bv?(mul|max)ps\b|\bv?fmadd\d+ps\b|\.4s\b"  # x86 of any age, ARM
-    if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]:
-        packed = "%zmm"
+    # AVX-512; x86 of any age; ARM.
+    packed = "%zmm" if cpu_product.LANES == 16 else r"\bv?(mul|max)ps\b|\bv?fmadd\d+ps\b|\.4s\b"
     row = numba.types.Array(numba.float32, 1, "C")
     for loop, arguments in ((cpu_math._top, (row,)), (cpu_math._block_sum, (row, numba.float32))):
         loop.compile(arguments)
@@ -277,6 +275,34 @@ def test_threads_share_the_rows() -> None:
         assert torch.equal(getattr(shared, field.name), getattr(alone, field.name))
 
 
+STRIP, GROUP, DEPTH = cpu_product.STRIP, cpu_product.GROUP, cpu_product.DEPTH
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("vocab", [STRIP, STRIP + 1, 5 * STRIP - 1])
+@pytest.mark.parametrize(
+    ("rows", "depth"), [(1, 1), (9, 7), (GROUP, DEPTH), (GROUP + 1, DEPTH + 1), (3 * GROUP - 1, 64)]
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_tiled_product(dtype: torch.dtype, vocab: int, rows: int, depth: int, threads: int) -> None:
+    weight, hidden = draw(vocab, depth, seed=1).to(dtype), draw(rows, depth, seed=2).to(dtype)
+    logits = torch.full((rows, vocab), NAN)
+    with ThreadPoolExecutor(threads) as pool:
+        cpu._tiled_product(cpu.Team(threads, pool), weight, hidden, logits)
+    torch.testing.assert_close(
+        logits.double(), hidden.double() @ weight.double().T, atol=2e-6 * depth**0.5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_every_half_precision_number_is_widened_exactly(dtype: torch.dtype) -> None:
+    numbers = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    weight = numbers[:, None].contiguous()
+    logits = torch.empty(1, len(numbers))
+    cpu._tiled_product(ALONE, weight, torch.ones(1, 1), logits)
+    torch.testing.assert_close(logits[0], numbers.float(), atol=0, rtol=0, equal_nan=True)
+
+
 def some_work(dtype: torch.dtype, positions: int, vocab: int, depth: int = 24) -> Work:
     head_p = Head(draw(vocab, depth, seed=1).to(dtype), bias=draw(vocab, seed=2), softcap=20.0)
     head_q = Head(draw(vocab - 3, depth + 8, seed=3).to(dtype), scale=0.5)
@@ -288,7 +314,12 @@ def some_work(dtype: torch.dtype, positions: int, vocab: int, depth: int = 24) -
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("positions", [1, 7, 150])
-def test_agrees_with_the_plain_path(dtype: torch.dtype, positions: int) -> None:
+@pytest.mark.parametrize("tiles", [True, False])
+def test_agrees_with_the_plain_path(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, positions: int, tiles: bool
+) -> None:
+    if not tiles:
+        monkeypatch.setattr(cpu, "_fits_tiles", lambda _: False)
     work = some_work(dtype, positions, vocab=400)
     expected = plain.metrics(work, 1 << 30)
     for workspace in (1 if positions < 10 else 60_000, 300_000, 1 << 30):
@@ -310,12 +341,13 @@ def test_weights_that_are_not_contiguous_or_want_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("onednn", PRODUCTS)
-@pytest.mark.parametrize("workspace", [600_000, 3 << 20])
+@pytest.mark.parametrize("tiles", [True, False])
+@pytest.mark.parametrize("workspace", [400_000, 3 << 20])
 def test_memory_stays_within_the_workspace(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, onednn: bool, workspace: int
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tiles: bool, workspace: int
 ) -> None:
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
+    if not tiles:
+        monkeypatch.setattr(cpu, "_fits_tiles", lambda _: False)
     positions, vocab = 300, 4000
     work = some_work(dtype, positions, vocab)
     work = Work(
@@ -342,8 +374,8 @@ def test_no_array_is_made_beside_the_tensors() -> None:
     cpu.metrics(work, 1 << 20)
     before = rtsys.get_allocation_stats().alloc
     cpu.metrics(work, 1 << 20)
-    # A header for each of the four arrays that are handed to each thread.
-    assert rtsys.get_allocation_stats().alloc - before == 4 * torch.get_num_threads()
+    # A header for each array that a thread is handed: four for the rows, five for each product.
+    assert rtsys.get_allocation_stats().alloc - before == (4 + 2 * 5) * torch.get_num_threads()
 
 
 def test_code_is_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

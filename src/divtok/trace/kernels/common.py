@@ -6,8 +6,9 @@ fills one column of numbers per position; the matrix products and the chunks are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from divtok.packed.parts import Head
 from divtok.trace.divergence import check_range
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FLOAT_BYTES = 4
-# A block of a product is never smaller: column by column the work would not end.
+# A block of widened weights is never smaller: row by row the work would not end.
 LEAST_BLOCK_BYTES = 1 << 18
 
 # What a row kernel fills in, one row of its output each. `lse` is the log-sum-exp over the shared
@@ -81,7 +82,18 @@ class Work:
     width: int
 
 
-def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -> HeadMetrics:
+# Weight [V, D] and hidden states [N, D] -> logits [N, V] in float32, which it fills.
+Product = Callable[["Tensor", "Tensor", "Tensor"], None]
+
+
+def run_chunks(
+    kernel: RowKernel,
+    work: Work,
+    *,
+    rows: int,
+    weight_bytes: int,
+    product: Product | None = None,
+) -> HeadMetrics:
     """All positions through `kernel`, `rows` at a time in two buffers that are used again."""
     import torch
 
@@ -95,7 +107,9 @@ def run_chunks(kernel: RowKernel, work: Work, *, rows: int, weight_bytes: int) -
     for start in range(0, length, rows):
         chunk = slice(start, start + rows)
         logits = [
-            head_logits(head, hidden[chunk], out=buffer, weight_bytes=weight_bytes).to(device)
+            head_logits(
+                head, hidden[chunk], out=buffer, weight_bytes=weight_bytes, product=product
+            ).to(device)
             for head, hidden, buffer in zip(
                 (work.head_p, work.head_q), (work.hidden_p, work.hidden_q), buffers, strict=True
             )
@@ -124,11 +138,17 @@ def finish(columns: Tensor) -> HeadMetrics:
 
 
 def head_logits(
-    head: Head, hidden: Tensor, *, out: Tensor | None = None, weight_bytes: int = 16 << 20
+    head: Head,
+    hidden: Tensor,
+    *,
+    out: Tensor | None = None,
+    weight_bytes: int = 16 << 20,
+    product: Product | None = None,
 ) -> Tensor:
     """Hidden states [N, D] -> logits [N, V] in float32, on the device of the weights.
 
-    Written into the first rows of `out` where given. See `multiply` for `weight_bytes`.
+    Written into the first rows of `out` where given, by `product` where given. See `multiply` for
+    `weight_bytes`.
     """
     import torch
 
@@ -137,34 +157,30 @@ def head_logits(
     if out is None:
         out = torch.empty(len(hidden), head.width, dtype=torch.float32, device=weight.device)
     logits = out[: len(hidden)]
-    multiply(weight, hidden, logits, weight_bytes)
+    if product is None:
+        multiply(weight, hidden, logits, weight_bytes)
+    else:
+        product(weight, hidden, logits)
     return head.finish(logits)
 
 
 def multiply(weight: Tensor, hidden: Tensor, logits: Tensor, weight_bytes: int) -> None:
     """logits [N, V] = hidden [N, D] @ weight.T in float32.
 
-    Where that takes a copy of weights or of logits, a block of the vocabulary is worked on at a
-    time, with copies within `weight_bytes`.
+    Half-precision weights that the device cannot multiply into float32 are widened a block of rows
+    at a time, within `weight_bytes`.
     """
     import torch
 
-    if weight.is_cuda and hidden.dtype == weight.dtype and weight.dtype.itemsize == 2:
+    if weight.dtype == torch.float32:
+        torch.mm(hidden.float(), weight.T, out=logits)
+    elif weight.is_cuda and hidden.dtype == weight.dtype and weight.dtype.itemsize == 2:
         torch.mm(hidden, weight.T, out_dtype=torch.float32, out=logits)
-        return
-    hidden, wide = hidden.float(), weight.dtype == torch.float32
-    # torch.mm has all weights copied into another order, which costs as much as the product of a
-    # few dozen positions. oneDNN does not; torch asks it in compiled models only.
-    onednn = weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
-    if wide and not onednn:
-        torch.mm(hidden, weight.T, out=logits)
-        return
-    column_bytes = FLOAT_BYTES * (len(hidden) + (0 if wide else weight.shape[1]))
-    columns = max(1, max(weight_bytes, LEAST_BLOCK_BYTES) // max(1, column_bytes))
-    linear: Any = torch.ops.mkldnn._linear_pointwise if onednn else None
-    for start in range(0, len(weight), columns):
-        block = slice(start, start + columns)
-        if onednn:
-            logits[:, block] = linear(hidden, weight[block].float(), None, "none", [], "")
-        else:
-            logits[:, block] = torch.mm(hidden, weight[block].float().T)
+    else:
+        wide = hidden.float()
+        # A block of weights and its logits are held besides.
+        row_bytes = FLOAT_BYTES * (weight.shape[1] + len(hidden))
+        rows = max(1, max(weight_bytes, LEAST_BLOCK_BYTES) // row_bytes)
+        for start in range(0, len(weight), rows):
+            block = slice(start, start + rows)
+            logits[:, block] = torch.mm(wide, weight[block].float().T)

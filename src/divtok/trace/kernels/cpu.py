@@ -1,7 +1,8 @@
-"""The head stage on the CPU: compiled loops over rows of logits, shared out over threads.
+"""The head stage on the CPU: compiled loops over rows of logits, and a product made for few rows.
 
 Needs numba; `available` says whether it is there. Works with as many threads as torch would use.
-The loops themselves are in `cpu_math`; they are the same for every processor.
+The loops themselves are in `cpu_math` (rows of logits) and `cpu_product` (hidden states times a
+head); every processor runs the same ones, with vectors of its own width.
 """
 
 from __future__ import annotations
@@ -11,25 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divtok.trace.kernels.common import (
     FLOAT_BYTES,
     LEAST_BLOCK_BYTES,
     HeadMetrics,
     Work,
+    multiply,
     run_chunks,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Positions whose product is as quick as that of many more, where there is room for their logits.
-# A small vocabulary takes as many as stay in the cache from the product to the last sweep.
-_ROWS = 160
+# Logits of a chunk that stay in the cache from the product to the last sweep. Of a large vocabulary
+# _ROWS positions are taken all the same, where there is room.
 _CACHE_BYTES = 4_000_000
-# Shares of the workspace for what a block of a product holds: of half-precision weights a copy.
-_WIDE_SHARE, _HALF_SHARE = 96, 8
+_ROWS = 64
+# With fewer positions the tiles are mostly empty and torch's product is quicker.
+_FEW_ROWS = 8
 
 
 @cache
@@ -46,12 +48,20 @@ def metrics(work: Work, workspace_bytes: int) -> HeadMetrics:
     import torch
 
     weights = [work.head_p.weight, work.head_q.weight]
-    wide = all(weight.dtype == torch.float32 for weight in weights)
-    share = _WIDE_SHARE if wide else _HALF_SHARE
-    weight_bytes = max(LEAST_BLOCK_BYTES, workspace_bytes // share)
-    rows = _chunk_rows(work, workspace_bytes - weight_bytes)
-    with team(torch.get_num_threads()) as members:
-        return run_chunks(partial(row_kernel, members), work, rows=rows, weight_bytes=weight_bytes)
+    threads = torch.get_num_threads()
+    scratch = _scratch_bytes(weights, threads)
+    tiled = all(_fits_tiles(weight) for weight in weights) and scratch <= workspace_bytes // 2
+    # Without tiles, weights other than float32 are widened in blocks.
+    weight_bytes = 0 if tiled else max(LEAST_BLOCK_BYTES, workspace_bytes // 4)
+    rows = _chunk_rows(work, workspace_bytes - (scratch if tiled else weight_bytes))
+    with team(threads) as members:
+        return run_chunks(
+            partial(row_kernel, members),
+            work,
+            rows=rows,
+            weight_bytes=weight_bytes,
+            product=partial(_tiled_product, members) if tiled else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +91,14 @@ def team(size: int) -> Generator[Team]:
 
 
 def _chunk_rows(work: Work, room: int) -> int:
-    widened = [0 if h.dtype.itemsize == 4 else h.shape[1] for h in (work.hidden_p, work.hidden_q)]
-    row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + max(widened))
-    most = max(1, min(room // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes)))
-    # Even chunks: a last one of a few rows would read all weights for little.
-    chunks = max(1, -(-len(work.tokens) // most))
-    return -(-len(work.tokens) // chunks)
+    from divtok.trace.kernels.cpu_product import GROUP
+
+    depth = max(work.head_p.weight.shape[1], work.head_q.weight.shape[1])
+    # Hidden states are held in float32, and once more where they are packed.
+    row_bytes = FLOAT_BYTES * (work.head_p.width + work.head_q.width + 2 * depth)
+    most = min(max(0, room) // row_bytes, max(_ROWS, _CACHE_BYTES // row_bytes))
+    whole_groups = most - most % GROUP
+    return max(1, whole_groups or most)
 
 
 def row_kernel(
@@ -98,3 +110,71 @@ def row_kernel(
     arrays = [x.numpy() for x in (logits_p, logits_q, tokens)]
     columns = out.numpy()
     team.run(lambda member: cpu_math.rows(*arrays, width, columns, member, team.size))
+
+
+def _fits_tiles(weight: Tensor) -> bool:
+    import torch
+
+    from divtok.trace.kernels.cpu_product import STRIP
+
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        and weight.is_contiguous()
+        and len(weight) >= STRIP
+    )
+
+
+def _scratch_bytes(weights: list[Tensor], threads: int) -> int:
+    """What the tiled product holds whatever the number of positions."""
+    from divtok.trace.kernels.cpu_product import GROUP, STRIP
+
+    depth = max(weight.shape[1] for weight in weights)
+    narrow = any(weight.dtype.itemsize == 2 for weight in weights)
+    strips = STRIP * (GROUP + (depth if narrow else 0))
+    return FLOAT_BYTES * (threads * strips + GROUP * depth)
+
+
+def _tiled_product(team: Team, weight: Tensor, hidden: Tensor, logits: Tensor) -> None:
+    """logits [N, V] = hidden [N, D] @ weight.T, the vocabulary shared out over the team."""
+    import torch
+
+    from divtok.trace.kernels import cpu_product
+    from divtok.trace.kernels.cpu_product import STRIP
+
+    narrow = weight.dtype != torch.float32
+    if len(hidden) < _FEW_ROWS and not narrow:
+        return multiply(weight, hidden, logits, weight_bytes=0)
+    packed, result = _packed(hidden), logits.numpy()
+    strips = torch.empty(team.size, STRIP, cpu_product.GROUP).numpy()
+    share = -(-len(weight) // (STRIP * team.size)) * STRIP
+    bounds = [min(member * share, len(weight)) for member in range(team.size + 1)]
+    if not narrow:
+        source: Any = weight.detach().numpy()
+        return team.run(
+            lambda m: cpu_product.multiply(
+                source, packed, strips[m], result, bounds[m], bounds[m + 1]
+            )
+        )
+    bits: Any = weight.detach().view(torch.uint16).numpy()
+    wide = torch.empty(team.size, STRIP, weight.shape[1]).numpy()
+    bfloat = weight.dtype == torch.bfloat16
+    return team.run(
+        lambda m: cpu_product.multiply_half(
+            bits, packed, strips[m], result, bounds[m], bounds[m + 1], bfloat, wide[m]
+        )
+    )
+
+
+def _packed(hidden: Tensor) -> Any:
+    """[N, D] -> [groups, D, GROUP] in float32, the last group filled up with zeros."""
+    import torch
+
+    from divtok.trace.kernels.cpu_product import GROUP
+
+    groups = -(-len(hidden) // GROUP)
+    packed = torch.zeros(groups, hidden.shape[1], GROUP)
+    for group in range(groups):
+        part = hidden[group * GROUP : (group + 1) * GROUP]
+        packed[group, :, : len(part)] = part.T
+    return packed.numpy()
