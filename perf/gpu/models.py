@@ -33,6 +33,10 @@ SHAPES = (
         settings={"sliding_window": 1024, "query_pre_attn_scalar": 256},
     ),
     Shape("Llama 3.1 8B", "llama", 32, 4096, 14336, 32, 8, 128, 128_256),
+    Shape(
+        *("Qwen3-30B-A3B, 12 of 48 layers", "qwen3_moe", 12, 2048, 6144, 32, 4, 128, 151_936),
+        settings={"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
+    ),
 )
 QWEN_15B = Shape("Qwen2.5-1.5B", "qwen2", 28, 1536, 8960, 12, 2, 128, 151_936)
 

@@ -22,6 +22,8 @@ from perf import pair as shapes
 from perf.gpu.findings import Finding
 from perf.gpu.models import QWEN_15B, build
 
+# What an H200 has to reach; on another card the same figures are only told.
+CARD = "H200"
 POSITIONS = 8192
 ROWS, NEW_TOKENS, PROMPT = 128, 512, 64
 
@@ -49,7 +51,7 @@ def heads(device: torch.device) -> Iterator[Finding]:
     times = _in_turns([products, whole], repeats=20)
     ratio = times[1] / times[0]
     facts = {"ms": times[1] * 1e3, "products, ms": times[0] * 1e3, "times the products": ratio}
-    yield Finding("head stage", f"{POSITIONS:,} positions", ratio <= 1.25, facts)
+    yield _held("head stage", f"{POSITIONS:,} positions", ratio <= 1.25, facts)
 
 
 def pair(device: torch.device) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ def pair(device: torch.device) -> Iterator[Finding]:
     holds = first >= 30_000 and first >= 0.95 * again
     peak = (torch.cuda.max_memory_allocated() - weights) / 2**30
     facts |= {"GiB beyond the weights": peak, "transformers": theirs(ragged[0])}
-    yield Finding("pair", "64 ragged responses of 200 to 6,000", holds, facts)
+    yield _held("pair", "64 ragged responses of 200 to 6,000", holds, facts)
     for count, length, bar in ((8, 1024, 34_800), (1, 8192, 30_700)):
         even = [shapes.even(rng, ids, rows=count, length=length).trajectories for _ in range(10)]
         rates = [ours(rows) for rows in even]
@@ -98,7 +100,12 @@ def pair(device: torch.device) -> Iterator[Finding]:
         torch.cuda.reset_peak_memory_stats()
         facts |= {"transformers": max(theirs(rows) for rows in even[:4])}
         facts |= {"transformers, GiB beyond": (torch.cuda.max_memory_allocated() - weights) / 2**30}
-        yield Finding("pair", f"{count} x {length:,}", max(rates) >= bar, facts)
+        yield _held("pair", f"{count} x {length:,}", max(rates) >= bar, facts)
+
+
+def _held(check: str, name: str, holds: bool, facts: dict[str, float]) -> Finding:
+    known = CARD in torch.cuda.get_device_name()
+    return Finding(check, name, holds if known else None, facts)
 
 
 def _rate(rows: Sequence[Trajectory], read: Callable[[], object]) -> float:

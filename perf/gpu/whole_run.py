@@ -50,9 +50,10 @@ def _compared(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> Itera
             interval = other[f"{metric}_interval"]
             if one[metric] is not None and interval is not None:
                 half = (interval["high"] - interval["low"]) / 2
-                shares.append(abs(one[metric] - other[metric]) / half)
-        facts = {"figures": len(shares), "largest part of half an interval": max(shares)}
-        yield Finding("whole run", f"{metric} beside the CPU's", max(shares) <= 1, facts)
+                shares.append(abs(one[metric] - other[metric]) / max(half, 1e-9))
+        worst = max(shares, default=float("inf"))
+        facts = {"figures": len(shares), "largest part of half an interval": worst}
+        yield Finding("whole run", f"{metric} beside the CPU's", worst <= 1, facts)
     accuracies = [
         sorted({(row["benchmark"], row["accuracy"]) for row in table}) for table in (ours, theirs)
     ]

@@ -21,7 +21,7 @@ from perf.gpu.models import QWEN_15B, SHAPES, build
 MODELS = ("divtok/tiny-0.5m", "divtok/tiny-1.6m")
 BENCHMARKS = ("arith-easy", "arith-contest")
 PROBLEMS, SAMPLES = 32, 4
-STEPPED = (QWEN_15B, *(shape for shape in SHAPES if shape.settings))  # and one with windows
+STEPPED = (QWEN_15B, *(shape for shape in SHAPES if shape.settings))  # windows, and experts
 SAMPLINGS = {
     "greedy": Sampling(temperature=0.0),
     "sampled": Sampling(temperature=1.0, top_p=1.0),

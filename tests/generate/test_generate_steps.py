@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -329,3 +330,171 @@ def test_gaps_are_closed_by_the_last_rows(data: st.DataObject) -> None:
     assert sorted(places) == live
     # A row stays where it is unless its place is gone.
     assert all(places[place] == place for place in live if place < len(live))
+
+
+class FakeGraph:
+    """A CUDA graph without a GPU: its replay does again what was recorded, in the same places."""
+
+    broken = False
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def replay(self) -> None:
+        self.again()
+
+
+@contextmanager
+def fake_recording(graph: FakeGraph, **_: Any) -> Any:
+    yield
+    if FakeGraph.broken:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writers record their steps as on a GPU."""
+    import torch
+
+    monkeypatch.setattr(FakeGraph, "broken", False)
+    monkeypatch.setattr(FakeGraph, "made", 0)
+    for name, fake in (
+        ("CUDAGraph", FakeGraph),
+        ("graph", fake_recording),
+        ("device", lambda device: nullcontext()),
+        ("stream", lambda stream: nullcontext()),
+        ("Stream", lambda device: None),
+        ("current_stream", lambda device: None),
+        ("get_sync_debug_mode", lambda: 0),
+        ("set_sync_debug_mode", lambda mode: None),
+    ):
+        monkeypatch.setattr(torch.cuda, name, fake)
+    record = steps._Recorded._record
+
+    def with_replay(self: Any, tokens: Any) -> Any:
+        graph = record(self, tokens)
+        if graph is not None:
+            graph.again = lambda: self._logits.copy_(self._step(self._tokens))
+        return graph
+
+    def recording(writer: Any, loaded: Any) -> None:
+        usual(writer, loaded)
+        if loaded.model not in steps._unrecordable:
+            writer._step = steps._Recorded(writer._next, loaded.model, loaded.device)
+
+    usual = steps.Writer.__init__
+    monkeypatch.setattr(steps._Recorded, "_record", with_replay)
+    monkeypatch.setattr(steps.Writer, "__init__", recording)
+    monkeypatch.setattr(
+        steps.Writer, "should_close_up", lambda writer, live: 2 * live <= writer._rows.count
+    )
+
+
+LONG = [300, 4, 150, 90, 210, 300]
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("name", ["Qwen2", "Gemma3Text"])
+def test_recorded_steps_write_the_same(name: str, tokenizer: Any) -> None:
+    loaded = small_model(name, tokenizer)
+    asks = asks_of(LONG, seed=4)
+    assert can_step(loaded)
+    FakeGraph.made = 0
+    assert decode(loaded, asks, OPEN) == plain(loaded, asks, OPEN)
+    assert 1 < FakeGraph.made < 12, "anew after growing and closing up, and not at every step"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_step_that_cannot_be_recorded_is_done_as_usual(tokenizer: Any) -> None:
+    loaded = small_model("Qwen2", tokenizer)
+    asks = asks_of(LONG, seed=4)
+    expected = plain(loaded, asks, OPEN)
+    FakeGraph.broken = True
+    assert can_step(loaded)
+    assert decode(loaded, asks, OPEN) == expected
+    assert decode(loaded, asks, OPEN) == expected
+    assert FakeGraph.made == 1, "tried once for this model"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_step_that_waits_for_the_device_is_never_recorded(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    import torch
+
+    modes: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    loaded = small_model("Qwen2", tokenizer)
+    decoder = loaded.model.get_decoder()
+    inner = decoder.forward
+
+    def waits(**inputs: Any) -> Any:
+        if modes and modes[-1] == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        return inner(**inputs)
+
+    decoder.forward = waits
+    asks = asks_of(LONG, seed=4)
+    assert decode(loaded, asks, OPEN) == plain(loaded, asks, OPEN)
+    assert FakeGraph.made == 0
+    assert modes[-1] == 0
+
+
+@pytest.mark.usefixtures("recorded")
+def test_an_ended_row_may_break_without_harm(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    """Carried along after its end, a row may overflow; the others must not feel it."""
+    loaded = small_model("Qwen2", tokenizer)
+    asks = asks_of([2, 40, 40, 40, 40], seed=6)
+    expected = decode(loaded, asks, OPEN)
+    assert len(expected[0].token_ids) == 2
+    usual = steps.Writer.read
+
+    def broken(writer: Any, tokens: Any) -> Any:
+        assert (tokens >= 0).all()
+        logits = usual(writer, tokens).clone()
+        if len(logits) == len(asks):
+            ended = writer._rows._growth == 0
+            logits[ended] = float("nan")
+        return logits
+
+    monkeypatch.setattr(steps.Writer, "read", broken)
+    assert decode(loaded, asks, OPEN) == expected
+
+
+def test_who_is_not_stepped_through_is_told(
+    tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = small_model("Lfm2", tokenizer)
+    assert not can_step(loaded)
+    assert not can_step(loaded)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Lfm2: written by transformers.generate, since it cannot be read token")
+
+
+def test_learned_positions_are_enough_for_every_row_in_generate_too(tokenizer: Any) -> None:
+    """Carried along by `generate`, an ended row would need positions that were never learned."""
+    import torch
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+    from divtok.models import LoadedModel
+
+    torch.manual_seed(0)
+    config = GPTNeoConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=40,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        eos_token_id=2,
+    )
+    model = GPTNeoForCausalLM(config).double().eval()
+    loaded = LoadedModel("neo", None, model, tokenizer, torch.device("cpu"), torch.float64)
+    assert not can_step(loaded)
+    asks = [Ask("a", tuple(range(3, 38)), 5), Ask("b", (3, 4), 38)]
+    together = decode(loaded, asks, GREEDY)
+    assert together == [decode(loaded, [ask], GREEDY)[0] for ask in asks]
+    assert all(len(w.token_ids) == ask.limit for w, ask in zip(together, asks, strict=True))

@@ -20,9 +20,14 @@ CPU = torch.device("cpu")
 
 def small(shape: Shape) -> Shape:
     """The same architecture and about the same position of everything, in a few milliseconds."""
-    settings = {"initializer_range": 0.3}
-    if shape.settings:
-        settings |= shape.settings | {"sliding_window": 100, "query_pre_attn_scalar": 8}
+    smaller = {
+        "sliding_window": 100,
+        "query_pre_attn_scalar": 8,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+    }
+    settings = {name: smaller[name] for name in shape.settings} | {"initializer_range": 0.3}
     return replace(
         shape,
         layers=4,
@@ -94,8 +99,8 @@ def test_written_tokens_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "PROBLEMS", 1)
     monkeypatch.setattr(writing, "SAMPLES", 2)
     found = list(writing.check(CPU))
-    assert [finding.holds for finding in found] == [True] * 7
-    assert [finding.facts.get("responses") for finding in found] == [None] * 4 + [4] * 3
+    assert [finding.holds for finding in found] == [True] * 9
+    assert [finding.facts.get("responses") for finding in found] == [None] * 6 + [4] * 3
 
     usual = writing.generate_batch
 

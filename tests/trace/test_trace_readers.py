@@ -207,3 +207,30 @@ def test_an_unknown_packaged_model_is_a_model_error() -> None:
 def test_load_tokenizer_round_trips(saved_pair: SavedPair) -> None:
     loaded = load_tokenizer(str(saved_pair.p_dir))
     assert loaded.get_vocab() == byte_level_tokenizer().get_vocab()
+
+
+def test_the_allowance_for_rounding_is_that_of_the_models_own_dtype(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some models hand out float32 logits whatever they compute in."""
+    from divtok.packed import probe
+
+    asked: list[Any] = []
+    usual = probe.allowed_gap
+
+    def allowed(dtype: Any, layers: int) -> float:
+        asked.append(dtype)
+        return usual(dtype, layers)
+
+    monkeypatch.setattr(probe, "allowed_gap", allowed)
+    model = tiny_model("qwen2", 320).bfloat16()
+    inner = model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = inner(*args, **kwargs)
+        output.logits = output.logits.float()
+        return output
+
+    model.forward = forward
+    assert make_reader(replace(as_loaded(model, tokenizer), dtype=torch.bfloat16)).packed
+    assert asked == [torch.bfloat16]

@@ -1,4 +1,4 @@
-"""Decoding with transformers: left-padded prompts in, sampled tokens out, each row by its key.
+"""Decoding with transformers: prompts in, sampled tokens out, each row by its key.
 
 In steps of ours where the model allows it, and by `transformers.generate` where not; the keyed
 sampler draws the same tokens in both. Knows nothing of what the prompts ask, nor what becomes of
@@ -18,6 +18,7 @@ from divtok.generate.steps import Row, can_step, write_in_steps
 from divtok.generate.threads import threads_for
 from divtok.models import LoadedModel
 from divtok.packed.attention import fast_without_plans
+from divtok.packed.parts import learned_positions
 from divtok.records import FinishReason, Sampling
 
 if TYPE_CHECKING:
@@ -61,20 +62,28 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
             f"The model '{loaded.name}' names no end token, so no response would ever end.",
             next_step="Set eos_token_id in its generation_config.json.",
         )
-    keys = [ask.key for ask in asks]
-    sampler = KeyedSampler(keys, sampling, vocab_size=loaded.tokenizer_width)
     width: int | None = getattr(loaded.model.config, "hidden_size", None)
     with torch.inference_mode(), threads_for(loaded.device, width):
         if can_step(loaded):
             rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
-            return write_in_steps(loaded, rows, sampler)
-        return _generate(loaded, asks, sampler)
+            return write_in_steps(loaded, rows, _sampler(loaded, asks, sampling))
+        return _generate(loaded, asks, sampling)
 
 
-def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampler: KeyedSampler) -> list[list[int]]:
+def _sampler(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> KeyedSampler:
+    keys = [ask.key for ask in asks]
+    return KeyedSampler(keys, sampling, vocab_size=loaded.tokenizer_width)
+
+
+def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
     """The same from transformers, for any model: all rows go on until the last one ends."""
     from transformers import GenerationConfig, LogitsProcessorList
 
+    longest, most = max(len(ask.prompt) for ask in asks), max(ask.limit for ask in asks)
+    positions = learned_positions(loaded.model.config.get_text_config())
+    if len(asks) > 1 and positions is not None and longest + most > positions:
+        # Carried along, a row that has ended would need positions that do not exist.
+        return [_generate(loaded, [ask], sampling)[0] for ask in asks]
     end_ids = sorted(loaded.end_ids)
     ids, mask = left_padded([ask.prompt for ask in asks], pad_id=end_ids[0])
     with _preset_aside(loaded.model), fast_without_plans(loaded.device):
@@ -83,11 +92,11 @@ def _generate(loaded: LoadedModel, asks: Sequence[Ask], sampler: KeyedSampler) -
             attention_mask=mask.to(loaded.device),
             generation_config=GenerationConfig(
                 do_sample=False,
-                max_new_tokens=max(ask.limit for ask in asks),
+                max_new_tokens=most,
                 eos_token_id=end_ids,
                 pad_token_id=end_ids[0],
             ),
-            logits_processor=LogitsProcessorList([sampler]),
+            logits_processor=LogitsProcessorList([_sampler(loaded, asks, sampling)]),
         )
     return output[:, ids.shape[1] :].tolist()
 

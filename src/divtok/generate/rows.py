@@ -90,7 +90,6 @@ class Rows:
         """All layers have seen the next tokens, which are now part of their rows."""
         self.positions += self._growth
         self._longest += 1
-        self._masks.clear()
 
     def stop(self, places: Sequence[int]) -> None:
         """Rows that have ended and go through the model all the same: they grow no more."""
@@ -124,6 +123,8 @@ class Rows:
         """Query [B, H, D], key and value [B, G, D] -> [B, H, D]."""
         import torch
 
+        if layer == 0:  # of another step, or of one that was given up halfway
+            self._masks.clear()
         keys, values = self._stores[layer]
         positions = self.positions.to(query.device)
         places = torch.arange(self.count, device=query.device)

@@ -64,9 +64,7 @@ class KeyedSampler:
         """
         import torch
 
-        scores = scores.float()
-        if self._vocab_size is not None:
-            scores[:, self._vocab_size :] = -torch.inf
+        scores = scores[:, : self._vocab_size].float()
         # -inf is a masked token; a row with NaN, +inf or nothing but masks is no distribution.
         sound = scores.amax(dim=-1).isfinite()
         if self._drawn is not None:

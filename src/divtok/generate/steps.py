@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from divtok.errors import ModelError
 from divtok.generate.rows import Prompts, Rows
@@ -22,6 +22,7 @@ from divtok.packed.decoder import CANNOT, PackedDecoder
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder, find_head, positions_shared
 from divtok.packed.probe import PROMPT, make_probe
+from divtok.progress import say
 
 if TYPE_CHECKING:
     import torch
@@ -42,8 +43,8 @@ def write_in_steps(
 ) -> list[list[int]]:
     """What is written behind each row's prompt: to its limit, or to its end token with it."""
     writer = Writer(loaded)
+    logits = writer.begin([row.prompt for row in rows])
     with _small_steps(loaded.model):
-        logits = writer.begin([row.prompt for row in rows])
         return _write(writer, logits, rows, sampler, loaded.end_ids)
 
 
@@ -79,7 +80,8 @@ def _write(
             at, tokens = [at[place] for place in kept], tokens[kept]
         elif ended:
             writer.stop(ended)
-        logits = writer.read(tokens)
+        # An ended row that is carried along may be no distribution any more, and has token -1.
+        logits = writer.read(tokens.clamp(min=0))
 
 
 class Writer:
@@ -88,17 +90,11 @@ class Writer:
     _rows: Rows  # there once the prompts are read
 
     def __init__(self, loaded: LoadedModel) -> None:
-        decoder = find_decoder(loaded)
-        self._decoder, self._head = PackedDecoder(decoder), find_head(loaded)
+        self._decoder, self._head = PackedDecoder(find_decoder(loaded)), find_head(loaded)
         self._device = loaded.device
-        whole = len({weight.device for weight in decoder.parameters()}) == 1
-        records = self._device.type == "cuda" and whole
-        self._step: Callable[[Tensor], Tensor] = _Recorded(self._next) if records else self._next
-
-    @property
-    def width(self) -> int:
-        """V, the number of logits."""
-        return self._head.width
+        self._step: Callable[[Tensor], Tensor] = self._next
+        if loaded.device.type == "cuda" and loaded.model not in _unrecordable:
+            self._step = _Recorded(self._next, loaded.model, loaded.device)
 
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
         """Read the prompt of each row -> logits behind it, [B, V]."""
@@ -152,6 +148,10 @@ class Writer:
             self._step.forget()
 
 
+# Models whose step cannot be recorded; a model is known by itself, and forgotten with it.
+_unrecordable: WeakSet[Any] = WeakSet()
+
+
 class _Recorded:
     """A step that is recorded once and then replayed, as a CUDA graph.
 
@@ -159,43 +159,72 @@ class _Recorded:
     What a step reads and writes must stay where it was when it was recorded; if not, `forget`.
     """
 
-    def __init__(self, step: Callable[[Tensor], Tensor]) -> None:
-        self._step = step
+    def __init__(self, step: Callable[[Tensor], Tensor], model: Any, device: torch.device) -> None:
+        self._step, self._model, self._device = step, model, device
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._usual = 1  # steps to take as usual first: the very first sets up what kernels need
-        self._refused = False
+        self._tried = False
         self._tokens: Tensor
         self._logits: Tensor
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        if self._refused or self._usual > 0:
-            self._usual -= 1
+        if not self._tried:
+            self._tried = True
+            return self._first(tokens)
+        if self._model in _unrecordable:
             return self._step(tokens)
         if self._graph is None:
-            self._record(tokens)
+            self._graph = self._record(tokens)
             if self._graph is None:
                 return self._step(tokens)
         self._tokens.copy_(tokens)
         self._graph.replay()
         return self._logits
 
-    def _record(self, tokens: Tensor) -> None:
+    def forget(self) -> None:
+        self._graph = None
+
+    def _first(self, tokens: Tensor) -> Tensor:
+        """A step as usual, which sets up what kernels need, and shows whether it can be recorded.
+
+        It cannot where the model asks the device for a number in the middle of a step, or lies on
+        several devices.
+        """
+        import torch
+
+        if len({weight.device for weight in self._model.parameters()}) > 1:
+            _unrecordable.add(self._model)
+            return self._step(tokens)
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return self._step(tokens)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            _unrecordable.add(self._model)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        return self._step(tokens)  # again, which writes the same in the same places
+
+    def _record(self, tokens: Tensor) -> torch.cuda.CUDAGraph | None:
+        """The graph of a step; None where the device refuses to record it after all."""
         import torch
 
         self._tokens = tokens.clone()
         graph = torch.cuda.CUDAGraph()
+        usual = torch.cuda.current_stream(self._device)
         try:
-            with torch.cuda.graph(graph):
-                self._logits = self._step(self._tokens)
-        except RuntimeError:
-            # A model that asks the device for a number in the middle of a step cannot be recorded.
-            self._refused = True
-            torch.cuda.synchronize()
-            return
-        self._graph = graph
-
-    def forget(self) -> None:
-        self._graph = None
+            # The outer one brings the usual stream back, which a recording that fails does not.
+            with torch.cuda.device(self._device), torch.cuda.stream(usual):
+                stream = torch.cuda.Stream(self._device)
+                with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    self._logits = self._step(self._tokens)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            _unrecordable.add(self._model)
+            return None
+        return graph
 
 
 # Whether a model can be stepped through; a model is known by itself, and forgotten with it.
@@ -205,31 +234,40 @@ _steppable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def can_step(loaded: LoadedModel) -> bool:
     """Whether steps give the logits that the whole model gives, on a few tokens of each kind."""
     if loaded.model not in _steppable:
-        _steppable[loaded.model] = _try_steps(loaded)
+        reason = _why_not(loaded)
+        _steppable[loaded.model] = reason is None
+        if reason is not None:
+            say(f"{loaded.name}: written by transformers.generate, since {reason}")
     return _steppable[loaded.model]
 
 
-def _try_steps(loaded: LoadedModel) -> bool:
+def _why_not(loaded: LoadedModel) -> str | None:
+    """What keeps a model from being stepped through; None where nothing does."""
     import torch
 
-    if positions_shared(loaded.model.config.get_text_config()):
-        return False  # a trajectory would depend on what is written beside it
+    settings = loaded.model.config.get_text_config()
+    if positions_shared(settings):
+        return "the longest row would decide on the positions of the others"
+    width: int = settings.vocab_size
+    probe = make_probe(min(len(loaded.tokenizer), width))
+    whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype)
+    shortest = min(len(row) for row in probe.rows)
     try:
         writer = Writer(loaded)
-        probe = make_probe(min(len(loaded.tokenizer), writer.width))
-        shortest = min(len(row) for row in probe.rows)
-        whole = probe.read_whole(loaded.model, loaded.device)
         with torch.inference_mode():
             logits = [writer.begin([row[:PROMPT] for row in probe.rows])]
-            for place in range(PROMPT, shortest):
-                tokens = torch.tensor([row[place] for row in probe.rows], device=loaded.device)
-                logits.append(writer.read(tokens).clone())  # the next step may use its place
-        ours = list(torch.stack(logits, dim=1))  # [L, V] of each row
+            with _small_steps(loaded.model):
+                for place in range(PROMPT, shortest):
+                    tokens = torch.tensor([row[place] for row in probe.rows], device=loaded.device)
+                    logits.append(writer.read(tokens).clone())  # the next step may use its place
     except (*CANNOT, ModelError) as error:
         if is_out_of_memory(error):
             raise
-        return False
-    return whole.agrees(ours, slice(PROMPT - 1, shortest))
+        return f"it cannot be read token by token ({type(error).__name__}: {error})"
+    ours = list(torch.stack(logits, dim=1))  # [L, V] of each row
+    if not whole.agrees(ours, slice(PROMPT - 1, shortest)):
+        return "token by token it does not give its own logits"
+    return None
 
 
 def _small_steps(model: Any) -> AbstractContextManager[None]:

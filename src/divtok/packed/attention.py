@@ -207,6 +207,8 @@ def flash_takes(query: Tensor, value: Tensor) -> bool:
         and query.dtype in (torch.bfloat16, torch.float16)
         and value.shape[-1] == width <= _WIDEST_HEAD
         and width % 8 == 0
+        and torch.version.hip is None
+        and torch.backends.cuda.is_flash_attention_available()
         and torch.cuda.get_device_capability(query.device) >= _FLASH_FROM
     )
 

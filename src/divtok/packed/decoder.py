@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +52,9 @@ class Attend(Protocol):
     ) -> Tensor: ...
 
 
+_locks: WeakKeyDictionary[Any, Lock] = WeakKeyDictionary()
+
+
 class PackedDecoder:
     """The part of a model that gives hidden states, run with attention of the caller's."""
 
@@ -58,7 +62,7 @@ class PackedDecoder:
         _register()
         self._decoder = decoder
         # The way to attend is a setting of the whole model, so one row goes through it at a time.
-        self._one_at_a_time = Lock()
+        self._one_at_a_time = _locks.setdefault(decoder, Lock())
 
     def __call__(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Tokens and their positions, both [N] -> hidden states [N, D] after the final norm."""
@@ -81,21 +85,26 @@ class _Call:
     def check(self, config: Any) -> None:
         """NotPackable where something between tokens went past our attention."""
         if len(self.windows) != config.num_hidden_layers:
-            raise NotPackable("not every layer attends through the interface")
-        if _has_windows(config) and not any(self.windows):
+            raise NotPackable("not every layer attends through transformers' interface")
+        if [window is not None for window in self.windows] != _windowed(config):
             raise NotPackable("its sliding windows are in the mask alone")
 
 
 _active: ContextVar[_Call | None] = ContextVar("the pass under way", default=None)
 
 
-def _has_windows(config: Any) -> bool:
-    kinds = getattr(config, "layer_types", None)
+def _windowed(config: Any) -> list[bool]:
+    """For each layer whether its config says that it has a sliding window."""
+    kinds: list[str] | None = getattr(config, "layer_types", None)
     if kinds:
-        return any(kind != "full_attention" for kind in kinds)
-    return bool(getattr(config, "sliding_window", None)) and getattr(
+        other = set(kinds) - {"full_attention", "sliding_attention"}
+        if other:
+            raise NotPackable(f"it has layers of the kind {', '.join(sorted(other))}")
+        return [kind == "sliding_attention" for kind in kinds]
+    windows = bool(getattr(config, "sliding_window", None)) and getattr(
         config, "use_sliding_window", True
     )
+    return [windows] * config.num_hidden_layers
 
 
 @contextmanager
@@ -136,11 +145,11 @@ def _attend(
     call = _active.get()
     asked = [
         name
-        for name, value in options.items()
-        if name not in _HARMLESS and value is not None and value is not False
+        for name, option in (("a mask", attention_mask), *options.items())
+        if name not in _HARMLESS and option is not None and option is not False
     ]
-    if call is None or asked or attention_mask is not None:
-        raise NotPackable(", ".join(asked))
+    if call is None or asked:
+        raise NotPackable(f"its attention asks for {', '.join(asked)}")
     layer = len(call.windows)
     call.windows.append(sliding_window)
     output = call.attend(

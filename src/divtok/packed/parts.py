@@ -104,6 +104,13 @@ def positions_shared(settings: Any) -> bool:
     return any(kind.get("rope_type") in ("dynamic", "longrope") for kind in _positions(settings))
 
 
+def learned_positions(settings: Any) -> int | None:
+    """How many positions a model has learned; None where they are computed, for any number."""
+    if _positions(settings):
+        return None
+    return getattr(settings, "max_position_embeddings", None)
+
+
 def _positions(settings: Any) -> list[dict[str, Any]]:
     """The kinds of rotary positions that a model's layers have."""
     rope = getattr(settings, "rope_parameters", None) or {}

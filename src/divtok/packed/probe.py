@@ -34,8 +34,10 @@ class Probe:
     rows: tuple[tuple[int, ...], ...]
     pack: Pack
 
-    def read_whole(self, model: Any, device: torch.device, gives: str = "logits") -> Whole:
-        """What the whole model makes of the rows: its logits, or what else its output `gives`."""
+    def read_whole(
+        self, model: Any, device: torch.device, dtype: torch.dtype, *, gives: str = "logits"
+    ) -> Whole:
+        """What a model of this dtype makes of the rows: its logits, or what its output `gives`."""
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
@@ -51,7 +53,7 @@ class Probe:
         with torch.inference_mode():
             logits = read(*self.rows)
         layers = model.config.get_text_config().num_hidden_layers
-        return Whole(logits, allowed_gap(logits[0].dtype, layers))
+        return Whole(logits, allowed_gap(dtype, layers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,12 +89,13 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
         length_switch=length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), reader.head.width))
-    whole = probe.read_whole(loaded.model, loaded.device)
+    whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype)
     reader = checked_reader(reader, decoder, probe, whole)
     if compile_trunk and reader.packed:
         compile_layers(decoder)
-        if not _fits(reader, probe, whole):
-            say(f"{reader.name}: its layers cannot be compiled; going on without.")
+        reason = _why_not(reader, probe, whole)
+        if reason is not None:
+            say(f"{reader.name}: its layers are not compiled, since then {reason}")
             compile_layers(decoder, undo=True)
     return reader
 
@@ -117,20 +118,22 @@ def checked_reader(padded: Reader, decoder: Any, probe: Probe, whole: Whole) -> 
             next_step="Use another model of its family, or report the architecture.",
         )
     packed = replace(padded, trunk=packed_trunk(decoder, padded.device), packed=True)
-    if _fits(packed, probe, whole):
+    reason = _why_not(packed, probe, whole)
+    if reason is None:
         return packed
-    say(f"{padded.name}: its attention cannot be packed, so it is read in padded batches.")
+    say(f"{padded.name}: read in padded batches, since {reason}")
     return padded
 
 
-def _fits(reader: Reader, probe: Probe, whole: Whole) -> bool:
-    """Whether the reader can do it at all, and gives the model's logits."""
+def _why_not(reader: Reader, probe: Probe, whole: Whole) -> str | None:
+    """What keeps a model from being read like this; None where it gives the model's logits."""
     try:
-        return whole.agrees(_logits(reader, probe))
+        agrees = whole.agrees(_logits(reader, probe))
     except CANNOT as error:
         if is_out_of_memory(error):
             raise
-        return False
+        return f"its attention cannot be packed ({type(error).__name__}: {error})"
+    return None if agrees else "packed it does not give its own logits"
 
 
 def _logits(reader: Reader, probe: Probe) -> list[Tensor]:

@@ -250,7 +250,7 @@ def _make_reader(loaded: LoadedModel, weight: Tensor, bias: Tensor) -> Reader:
         length_switch=length_switch(settings),
     )
     probe = make_probe(min(len(loaded.tokenizer), len(embedding)))
-    whole = probe.read_whole(loaded.model, loaded.device, gives="last_hidden_state")
+    whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype, gives="last_hidden_state")
     reader = checked_reader(reader, loaded.model, probe, whole)
     wide = [x.to(loaded.device, torch.float32) for x in (weight, bias)]
     return replace(reader, head=Head(weight=wide[0], bias=wide[1]))
