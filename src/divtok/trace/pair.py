@@ -144,7 +144,7 @@ class Pair:
                 vocab_size=self.vocab_size,
                 workspace_bytes=workspace_bytes,
             )
-            columns = {f.name: getattr(metrics, f.name).numpy() for f in fields(metrics)}
+            columns = {f.name: getattr(metrics, f.name).cpu().numpy() for f in fields(metrics)}
             traces = [self._trace(row, part) for row, part in _split(rows, columns)]
             chains = [None] * len(rows)
             if extras.chain:

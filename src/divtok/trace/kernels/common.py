@@ -39,7 +39,7 @@ COLUMNS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadMetrics:
-    """One value per position, tensors [T] in float32 on the CPU.
+    """One value per position, tensors [T] in float32 on the device of p's hidden states.
 
     Log-probs, entropies and KLs in nats. A KL is +inf where the other model masks a token that
     this one allows. `finite_*` is False where the logits are no distribution (NaN, +inf, or every
@@ -115,7 +115,7 @@ def run_chunks(
             )
         ]
         kernel(logits[0], logits[1], work.tokens[chunk], work.width, out[:, chunk])
-    return finish(out.cpu())  # a few numbers a position, in one copy
+    return finish(out)
 
 
 def finish(columns: Tensor) -> HeadMetrics:
@@ -131,9 +131,10 @@ def finish(columns: Tensor) -> HeadMetrics:
         finite[f"finite_{model}"] = lse.isfinite() & (tail < float("inf"))
         values[f"dropped_{model}"] = (tail - lse).sigmoid()
     whole = finite["finite_p"] & finite["finite_q"]
-    check_range(values["jsd_bits"][whole].numpy())
-    values["jsd_bits"] = values["jsd_bits"].clamp(0.0, 1.0)
+    jsd = values["jsd_bits"].where(whole, 0.0)
+    values["jsd_bits"] = jsd.clamp(0.0, 1.0)
     masked = {name: value.masked_fill(~whole, float("nan")) for name, value in values.items()}
+    check_range(jsd.cpu().numpy())  # last: here a GPU is waited for
     return HeadMetrics(**masked, **finite)
 
 
