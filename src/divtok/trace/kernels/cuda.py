@@ -15,6 +15,7 @@ and near x = 0, where g is a difference of nearly equal numbers, its power serie
 # Triton's language has no types that a checker knows.
 # pyright: basic, reportRedeclaration=false, reportOperatorIssue=false
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
