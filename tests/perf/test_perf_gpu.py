@@ -169,3 +169,21 @@ def test_a_check_that_breaks_is_a_finding() -> None:
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([]) == 1
     assert "no GPU" in capsys.readouterr().err
+
+
+def test_the_page_has_tables_of_speed_and_a_line_for_each_check() -> None:
+    from perf.gpu.page import block
+
+    machine = {"GPU": "a card", "CPU": "a processor", "memory": "some", "torch": "2"}
+    findings = (
+        Finding("pair", "ragged", True, {"new lengths, tokens/s": 31083.4}),
+        Finding("pair", "even", False, {"new lengths, tokens/s": 27000.0, "best": 29000.0}),
+        Finding("kernels", "768 tokens", True, {"error": 2e-7, "outside": 0}),
+        Finding("kernels", "49,152 tokens", True, {"error": 3e-7, "outside": 0}),
+    )
+    text = block(Report("abc123", "2026-11-16", machine, {}, findings))
+    assert "Commit abc123." in text
+    assert "| ragged | 31,083 |  | met |" in text
+    assert "| even | 27,000 | 29,000 | **missed** |" in text
+    assert "float64: 2 of 2 checks hold. Largest: error 3e-07, outside 0." in text
+    assert "make gpu" in block(None)
