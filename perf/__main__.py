@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--section", action="append", required=True, choices=names)
     run.add_argument("--quick", action="store_true", help="toy sizes, to try the code out")
     run.add_argument("--out", type=Path, help=f"folder of the results (default {RESULTS.name}/)")
-    render = verbs.add_parser("render", help="write docs/performance.md from stored results")
+    render = verbs.add_parser("render", help="write the docs pages from stored results")
     render.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
     try:
@@ -85,9 +85,11 @@ def _render(results: Path) -> int:
     text = page.PAGE.read_text(encoding="utf-8")
     text = page.fill(text, sections, SECTIONS)
     text = page.replace_block(text, gpu_page.NAME, gpu_page.block(read_report(results / PATH.name)))
-    text = agreement.fill(text, agreement.read_agreement(results))
     page.PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {page.PAGE}", file=sys.stderr)
+    text = agreement.PAGE.read_text(encoding="utf-8")
+    text = agreement.fill(text, agreement.read_agreement(results))
+    agreement.PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {page.PAGE} and {agreement.PAGE}", file=sys.stderr)
     return EXIT_OK
 
 

@@ -18,6 +18,7 @@ from perf import page
 NAME = "estimators"
 LIMIT = 1e-5  # what counts as the same number
 ESTIMATORS = ("nsl", "mean_prob", "entropy")
+PAGE = page.ROOT / "docs" / "reference" / "agreement.md"
 
 
 @dataclass(frozen=True, slots=True)

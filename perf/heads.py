@@ -168,11 +168,11 @@ def timed_tasks(inputs: HeadsInput) -> list[Task]:
         Task("floor", partial(_products, inputs)),
         Task("floor-float32", partial(_products, inputs, torch.float32)),
         Task("floor-chunks", partial(_products_in_chunks, inputs)),
-        Task("ours", partial(_ours, inputs), compiles=True),
+        Task("ours", partial(ours, inputs), compiles=True),
         Task("ours-plain", partial(_ours_plain, inputs)),
         Task("naive", lambda: naive.metrics(*cut)["jsd_bits"]),
         Task("naive-chunks", lambda: naive.metrics_in_chunks(*cut)["jsd_bits"]),
-        Task("naive-compiled", lambda: _compiled()(*cut)["jsd_bits"], compiles=True),
+        Task("naive-compiled", lambda: compiled()(*cut)["jsd_bits"], compiles=True),
     ]
     if not (half and inputs.weight_p.is_cuda):
         del tasks[1:3]  # the products give float32 anyway, and the CPU has chunks of its own
@@ -216,7 +216,7 @@ def _peer_task(peer: peers.Peer, inputs: HeadsInput) -> Task:
 
 
 @cache
-def _compiled() -> Callable[..., dict[str, Tensor]]:
+def compiled() -> Callable[..., dict[str, Tensor]]:
     return torch.compile(naive.metrics)
 
 
@@ -241,7 +241,7 @@ def _products_in_chunks(inputs: HeadsInput) -> None:
     run_chunks(nothing, work, rows=rows, weight_bytes=workspace)
 
 
-def _ours(inputs: HeadsInput) -> Tensor:
+def ours(inputs: HeadsInput) -> Tensor:
     return heads.pair_metrics(
         inputs.hidden_p, inputs.weight_p, inputs.hidden_q, inputs.weight_q, inputs.tokens
     ).jsd_bits

@@ -13,7 +13,7 @@ import torch
 from divtok.errors import DataError
 from divtok.models import LoadedModel
 from divtok.records import Trace, Trajectory
-from perf import agreement, estimator_peers, estimators, page, peers
+from perf import agreement, estimator_peers, estimators, peers
 from perf.__main__ import main
 from perf.agreement import Agreement, Comparison, Model
 from perf.estimator_peers import Number, Replay
@@ -104,7 +104,7 @@ def test_the_stored_comparison_is_on_the_page_and_holds():
     stored = agreement.read_agreement(RESULTS)
     assert stored is not None
     assert stored.holds
-    text = page.PAGE.read_text(encoding="utf-8")
+    text = agreement.PAGE.read_text(encoding="utf-8")
     assert agreement.fill(text, stored) == text, "run: python -m perf render"
 
 

@@ -187,3 +187,26 @@ def test_the_page_has_tables_of_speed_and_a_line_for_each_check() -> None:
     assert "| even | 27,000 | 29,000 | **missed** |" in text
     assert "float64: 2 of 2 checks hold. Largest: error 3e-07, outside 0." in text
     assert "make gpu" in block(None)
+
+
+def test_the_stored_report_is_on_the_page() -> None:
+    from perf import page
+    from perf.gpu.page import NAME, block
+
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.replace_block(text, NAME, block(read_report())) == text, (
+        "run: python -m perf render"
+    )
+
+
+def test_processors_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toy: both ways give a time for each vocabulary."""
+    from perf import heads, naive, processors
+
+    monkeypatch.setattr(heads, "SMOLLM", heads.TOY)
+    monkeypatch.setattr(heads, "QWEN_SMALL", heads.TOY)
+    monkeypatch.setattr(heads, "compiled", lambda: naive.metrics)
+    monkeypatch.setattr(processors, "POSITIONS", 4)
+    (times,) = processors.measure(torch.get_num_threads()).values()
+    assert len(times) == 2
+    assert min(times) > 0

@@ -164,7 +164,7 @@ def test_a_peer_that_is_not_installed_says_so():
 
 def test_a_section_has_every_way_and_errors_where_they_are_checked(monkeypatch: pytest.MonkeyPatch):
     # Compiling takes half a minute and is no part of the harness.
-    monkeypatch.setattr(heads, "_compiled", lambda: naive.metrics)
+    monkeypatch.setattr(heads, "compiled", lambda: naive.metrics)
     quick = [peer for peer in peers.ALL if not peer.compiles]
     monkeypatch.setattr(peers, "ALL", tuple(quick))
     limits = Limits(first_s=60, expected_s=5, slow_s=1, repeats=1, section_s=1200)
