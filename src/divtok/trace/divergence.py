@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NATS_PER_BIT = float(np.log(2.0))
-# Rounding in float32 may carry a result out of [0, 1] by this much, however wide the vocabulary;
-# anything further out is a fault.
-ROUNDING_BITS = 1e-5
+# Rounding may carry a result out of [0, 1] by this much; anything further out is a fault.
+ROUNDING_BITS = 1e-6
 
 FloatArray64 = npt.NDArray[np.float64]
 
@@ -162,9 +161,9 @@ def _refuse_rows(bad: npt.NDArray[np.bool_], name: str) -> None:
     )
 
 
-def check_range(jsd: npt.NDArray[np.floating[Any]]) -> None:
-    """DataError unless every value lies within rounding of [0, 1]; NaN does not."""
-    outside = ~((jsd >= -ROUNDING_BITS) & (jsd <= 1 + ROUNDING_BITS))
+def check_range(jsd: npt.NDArray[np.floating[Any]], rounding: float = ROUNDING_BITS) -> None:
+    """DataError unless every value lies within `rounding` of [0, 1]; NaN does not."""
+    outside = ~((jsd >= -rounding) & (jsd <= 1 + rounding))
     if outside.any():
         raise DataError(
             f"A Jensen-Shannon divergence came out as {jsd[outside][0]:.7g} bits, outside [0, 1].",

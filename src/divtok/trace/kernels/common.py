@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FLOAT_BYTES = 4
+# How far rounding may carry a kernel's JSD out of [0, 1]. Kernels on a CPU keep to 1e-6 (tests);
+# a GPU's exponential is approximate, and what its kernel gives before the cut was not measured.
+_ROUNDING_BITS = 1e-5
 # A block of widened weights is never smaller: row by row the work would not end.
 LEAST_BLOCK_BYTES = 1 << 18
 
@@ -134,7 +137,7 @@ def finish(columns: Tensor) -> HeadMetrics:
     jsd = values["jsd_bits"].where(whole, 0.0)
     values["jsd_bits"] = jsd.clamp(0.0, 1.0)
     masked = {name: value.masked_fill(~whole, float("nan")) for name, value in values.items()}
-    check_range(jsd.cpu().numpy())  # last: here a GPU is waited for
+    check_range(jsd.cpu().numpy(), _ROUNDING_BITS)  # last: here a GPU is waited for
     return HeadMetrics(**masked, **finite)
 
 
