@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from divtok.errors import DataError
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.records import Trajectory
 from perf.peers import PEERS, definition
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from divtok.generate.engine import Job, generate_batch
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import arithmetic_problems
 from divtok.progress import say
 from divtok.records import Problem, Sampling, Trace, Trajectory

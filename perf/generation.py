@@ -19,10 +19,10 @@ from unittest.mock import patch
 
 import torch
 
-from divtok.families import FAMILIES
+from divtok.families.presets import FAMILIES
 from divtok.generate import decoding
 from divtok.generate.engine import Job, generate_batch
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
 from divtok.problems.prompts import PROTOCOLS
 from divtok.records import Trajectory

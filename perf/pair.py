@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.records import Sampling, Trace, Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.models import Reader, make_reader

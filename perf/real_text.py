@@ -18,8 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divtok.gguf.cache import converted
-from divtok.models import load_model
+from divtok.models.gguf.cache import converted
+from divtok.models.load import load_model
 from perf.estimators import find_smollm2, without_middle_layer
 
 READER, SECOND = "smollm2", "smollm2-29-layers"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import torch
 
 from divtok.errors import UsageError, did_you_mean
-from divtok.models import pick_device
+from divtok.models.load import pick_device
 from perf import heads, pair, peers
 from perf.machine import describe
 from perf.results import SECTIONS, Section

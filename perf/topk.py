@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.pipeline.common import as_read_by, stored_questions
 from divtok.pipeline.results import stored_config
 from divtok.records import Trajectory

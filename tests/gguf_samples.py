@@ -188,7 +188,7 @@ def copies(cache: Path) -> list[Path]:
 def assert_same_model(ref: Path, original: Any) -> Any:
     import torch
 
-    from divtok.models import load_model
+    from divtok.models.load import load_model
 
     loaded = load_model(str(ref), device="cpu")
     ids = torch.arange(120)[None] * 7 % original.config.vocab_size

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from divtok.generate.decoding import Ask, Written, decode
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.records import Sampling
 
 # Decoding changes transformers' table of attention functions, which all models of a process share.

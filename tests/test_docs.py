@@ -59,7 +59,7 @@ def test_the_page_on_the_paper_names_every_recipe():
 
 
 def test_the_configuration_page_names_every_key():
-    from divtok.config import RunConfig, Section
+    from divtok.config.run import RunConfig, Section
 
     def leaves(section: type[Section], prefix: str = "") -> Iterator[str]:
         for name, field in section.model_fields.items():

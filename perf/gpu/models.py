@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from perf.pair import PlainTokenizer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from divtok.errors import ModelError
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder
 from divtok.packed.probe import allowed_gap, gap

@@ -11,7 +11,7 @@ import torch
 
 from divtok.generate.decoding import Ask, decode
 from divtok.generate.steps import can_step
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.records import Sampling, Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.heads import WORKSPACE_BYTES_GPU, pair_metrics

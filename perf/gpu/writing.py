@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from divtok.families import FAMILIES
+from divtok.families.presets import FAMILIES
 from divtok.generate.engine import Job, generate_batch
 from divtok.generate.steps import Writer, can_step
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.packed.probe import allowed_gap, gap
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import Sampling, Trajectory

@@ -11,7 +11,7 @@ import pytest
 from cli_samples import Outcome
 from console import Command
 
-from divtok.families import resolve_model
+from divtok.models.packaged import resolve_model
 from divtok.trace import preflight
 
 P, Q = "divtok/tiny-0.9m", "divtok/tiny-0.3m"

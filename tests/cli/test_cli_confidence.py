@@ -17,7 +17,7 @@ from model_server import ModelServer
 import divtok as package
 from divtok import api
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
-from divtok.families import FAMILIES
+from divtok.families.presets import FAMILIES
 from divtok.trace.pair import Pair
 
 P, Q = "divtok/tiny-0.5m", "divtok/tiny-0.3m"

@@ -9,8 +9,8 @@ import pytest
 from cli_samples import SMALL
 from console import Command
 
-from divtok.config import load_config
-from divtok.models import load_tokenizer
+from divtok.config.run import load_config
+from divtok.models.load import load_tokenizer
 from divtok.pipeline import generation
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import Trajectory

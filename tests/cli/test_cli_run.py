@@ -12,9 +12,9 @@ from cli_samples import GENERATOR, SMALL, FinishedRun
 from console import Command
 
 from divtok.cli.options import config_from
-from divtok.config import load_config, resolve
+from divtok.config.run import load_config, resolve
 from divtok.evaluate.fit import PAPER_GRID
-from divtok.families import FAMILIES, get_family
+from divtok.families.presets import FAMILIES, get_family
 from divtok.pipeline import results
 from divtok.records import Verdict
 from divtok.store.run import Run

@@ -12,11 +12,11 @@ from cli_samples import GENERATOR
 from console import Command
 
 from divtok.cli.scoring import _read_by
-from divtok.config import load_config
-from divtok.config_tree import override_tree
+from divtok.config.run import load_config
+from divtok.config.tree import override_tree
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE, UsageError
-from divtok.families import FAMILIES
-from divtok.models import load_tokenizer
+from divtok.families.presets import FAMILIES
+from divtok.models.load import load_tokenizer
 from divtok.pipeline import results
 from divtok.problems.encode import response_ids
 from divtok.records import Verdict

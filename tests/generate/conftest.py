@@ -17,7 +17,7 @@ def saved_model(tmp_path_factory: Any) -> str:
 
 @pytest.fixture
 def loaded(saved_model: str) -> Any:
-    from divtok.models import load_model
+    from divtok.models.load import load_model
 
     return load_model(saved_model, device="cpu")
 

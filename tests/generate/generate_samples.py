@@ -96,7 +96,7 @@ def small_model(name: str, tokenizer: Any, *, ends_often: bool = True) -> Any:
     import torch
     import transformers
 
-    from divtok.models import LoadedModel
+    from divtok.models.load import LoadedModel
 
     torch.manual_seed(1)
     config = getattr(transformers, f"{name}Config")(

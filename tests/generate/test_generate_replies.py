@@ -242,7 +242,7 @@ def test_questions_of_other_problems_are_refused(loaded: Any) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_packaged_model_can_be_asked(protocol: str) -> None:
-    from divtok.models import load_model
+    from divtok.models.load import load_model
 
     loaded = load_model("divtok/tiny-0.5m", device="cpu")
     question = "Add 1 and 2, then double it."

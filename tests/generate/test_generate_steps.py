@@ -224,7 +224,7 @@ def test_each_row_may_use_its_own_context_to_the_end(tokenizer: Any) -> None:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from divtok.models import LoadedModel
+    from divtok.models.load import LoadedModel
 
     torch.manual_seed(0)
     config = GPT2Config(
@@ -292,7 +292,7 @@ def test_gemma_with_eyes_is_stepped_through(tokenizer: Any) -> None:
     import torch
     from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
-    from divtok.models import LoadedModel
+    from divtok.models.load import LoadedModel
 
     torch.manual_seed(0)
     text = small_model("Gemma3Text", tokenizer).model.config.to_dict()
@@ -479,7 +479,7 @@ def test_learned_positions_are_enough_for_every_row_in_generate_too(tokenizer: A
     import torch
     from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
-    from divtok.models import LoadedModel
+    from divtok.models.load import LoadedModel
 
     torch.manual_seed(0)
     config = GPTNeoConfig(

@@ -10,7 +10,7 @@ import torch
 
 from divtok.generate import decoding
 from divtok.generate.threads import NARROW, threads_for
-from divtok.models import load_model
+from divtok.models.load import load_model
 from divtok.records import Sampling
 
 CPU = torch.device("cpu")

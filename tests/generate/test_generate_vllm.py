@@ -20,9 +20,9 @@ import pytest
 from generate_samples import END_TOKEN, jobs
 
 from divtok.errors import MissingExtraError, ModelError, UsageError
-from divtok.families import resolve_model
 from divtok.generate.vllm_engine import load_vllm, row_seed
-from divtok.models import load_model, load_tokenizer
+from divtok.models.load import load_model, load_tokenizer
+from divtok.models.packaged import resolve_model
 from divtok.problems.encode import prompt_ids
 from divtok.records import Sampling
 

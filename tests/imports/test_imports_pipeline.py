@@ -18,7 +18,7 @@ from imports_samples import (
     write_lines,
 )
 
-from divtok.config import load_config, to_yaml
+from divtok.config.run import load_config, to_yaml
 from divtok.errors import ConfigError, DataError, StoreError, UsageError
 from divtok.imports import ImportOptions
 from divtok.pipeline import imports

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.config import RunConfig, resolve, to_yaml
+from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
-from divtok.families import Generator
+from divtok.families.presets import Generator
 from divtok.paper.material import Material
 from divtok.paper.recipe import TINY, NamedRun, Recipe, named_runs, recipes
 from divtok.pipeline.choices import chosen_estimators

@@ -10,7 +10,7 @@ import pytest
 
 import divtok
 from divtok.errors import DataError
-from divtok.families import FAMILIES
+from divtok.families.presets import FAMILIES
 from divtok.paper.numbers import (
     FACTS,
     MODELS,

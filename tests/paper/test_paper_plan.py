@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import divtok
-from divtok.config import load_config, to_yaml
+from divtok.config.run import load_config, to_yaml
 from divtok.errors import ConfigError, ModelError
 from divtok.paper.planning import costs
 from divtok.paper.planning.model_facts import API_MODELS, HUB_MODELS, ModelFact, find_model

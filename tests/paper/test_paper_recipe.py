@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ConfigError, UsageError
 from divtok.paper.recipe import (
     ALL,

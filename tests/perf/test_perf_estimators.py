@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from divtok.errors import DataError
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.records import Trace, Trajectory
 from perf import agreement, estimator_peers, estimators, peers
 from perf.__main__ import main

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.trace.models import make_reader
 from divtok.trace.pair import Pair
 from perf import pair as perf_pair

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from divtok.config import RunConfig, load_config, to_yaml
+from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.pipeline import generation
 from divtok.records import (
     PER_TOKEN_FIELDS,
@@ -114,7 +114,7 @@ def trace_of(row: Row, **changes: Any) -> Trace:
 
 def write_responses(folder: Path, config: RunConfig, texts: Sequence[str]) -> Run:
     """A run as `generate` would leave it, with these texts (in turn) as its responses."""
-    from divtok.models import load_tokenizer
+    from divtok.models.load import load_tokenizer
     from divtok.problems.encode import prompt_ids, response_ids
 
     run = Run.create_or_open(folder)

@@ -19,7 +19,7 @@ import pytest
 from model_server import ModelServer
 from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 
-from divtok.config import RunConfig, load_config
+from divtok.config.run import RunConfig, load_config
 from divtok.errors import ConfigError, NothingScoredError, ServerError, StoreError
 from divtok.evaluate.group import LeftOut
 from divtok.pipeline import generation, results, stages

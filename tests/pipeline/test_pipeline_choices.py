@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from pipeline_samples import AUXILIARY, GENERATOR
 
-from divtok import models
-from divtok.config import RunConfig, load_config
+from divtok.config.run import RunConfig, load_config
 from divtok.errors import EXIT_USAGE, ConfigError, ModelError, UsageError
-from divtok.models import load_tokenizer
+from divtok.models import load as models
+from divtok.models.load import load_tokenizer
 from divtok.pipeline import generation, tracing
 from divtok.pipeline.calls import api_options
 from divtok.pipeline.choices import check_choices, chosen_estimators, models_read

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pipeline_samples import GENERATOR, rows_of, small_config, write_responses
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ConfigError, DataError, DivtokError, ModelError, StoreError
 from divtok.pipeline import evidence, results, stages, tracing
 from divtok.pipeline.choices import check_choices, needed_evidence

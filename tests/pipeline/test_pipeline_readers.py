@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from divtok.config import load_config
-from divtok.models import load_tokenizer
+from divtok.config.run import load_config
+from divtok.models.load import load_tokenizer
 from divtok.pipeline.common import as_read_by
 from divtok.problems.encode import prompt_ids
 from divtok.records import Sampling, Trajectory

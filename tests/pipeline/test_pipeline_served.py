@@ -10,7 +10,7 @@ import pytest
 from model_server import ModelServer
 from pipeline_samples import AUXILIARY, GENERATOR, small_config
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import DataError, ServerError, StoreError
 from divtok.evaluate.certified import count_bounds
 from divtok.pipeline import results, stages, sweeps, tracing

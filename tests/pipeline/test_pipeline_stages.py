@@ -21,9 +21,9 @@ from pipeline_samples import (
     write_responses,
 )
 
-from divtok.config import RunConfig, load_config
+from divtok.config.run import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
-from divtok.models import load_tokenizer
+from divtok.models.load import load_tokenizer
 from divtok.pipeline import generation, stages, tracing
 from divtok.pipeline.choices import check_choices
 from divtok.problems.encode import prompt_ids

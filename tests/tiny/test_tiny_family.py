@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import divtok
-from divtok.families import FAMILIES, resolve_model
+from divtok.families.presets import FAMILIES
 from divtok.generate.engine import Job, generate_batch
-from divtok.models import load_model, load_tokenizer
+from divtok.models.load import load_model, load_tokenizer
+from divtok.models.packaged import resolve_model
 from divtok.problems.benchmarks import load_benchmark
 from divtok.problems.encode import prompt_ids
 from divtok.records import Trajectory
@@ -191,8 +192,8 @@ def test_a_longer_row_of_the_batch_changes_nothing() -> None:
 
 
 def test_a_models_fingerprint_tells_changed_weights_of_the_same_size(tmp_path: Path) -> None:
-    from divtok.families import resolve_model
-    from divtok.models import model_digest
+    from divtok.models.load import model_digest
+    from divtok.models.packaged import resolve_model
 
     copy = tmp_path / "model"
     shutil.copytree(resolve_model("divtok/tiny-0.3m"), copy)

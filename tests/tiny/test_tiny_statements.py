@@ -9,11 +9,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from divtok.families import FAMILIES
+from divtok.families.presets import FAMILIES
 from divtok.generate.engine import Job, generate_batch
 from divtok.generate.replies import reply_batch
 from divtok.grade.stated import read_rating, read_stated
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import LEVELS, stories
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import Trajectory

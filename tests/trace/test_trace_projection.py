@@ -374,7 +374,7 @@ def test_rows_that_cannot_be_mapped_keep_their_place() -> None:
 
 def sampled(name: str, count: int) -> list[Trajectory]:
     from divtok.generate.engine import Job, generate_batch
-    from divtok.models import load_model
+    from divtok.models.load import load_model
     from divtok.problems.benchmarks import load_benchmark
     from divtok.records import Sampling
 

@@ -14,7 +14,7 @@ import torch
 from trace_samples import SavedPair, byte_level_tokenizer, tiny_model
 
 from divtok.errors import ModelError, UsageError
-from divtok.models import LoadedModel, load_model, load_tokenizer
+from divtok.models.load import LoadedModel, load_model, load_tokenizer
 from divtok.packed.packs import build_pack
 from divtok.trace.kernels.common import head_logits
 from divtok.trace.models import load_reader, make_reader

@@ -14,7 +14,7 @@ from model_server import ModelServer, Refused
 
 from divtok.errors import ModelError, ServerError, UsageError
 from divtok.generate.engine import Job, generate_batch
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
 from divtok.servers.client import ServerClient

@@ -11,7 +11,7 @@ import torch
 from trace_samples import SavedPair, naive_jsd_bits, tiny_model, trajectory
 
 from divtok.errors import ModelError
-from divtok.models import LoadedModel, load_model
+from divtok.models.load import LoadedModel, load_model
 from divtok.packed import packs
 from divtok.packed.packs import build_pack
 from divtok.trace.budget import Budget

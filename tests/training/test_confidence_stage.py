@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.families import resolve_model
-from divtok.models import load_model
+from divtok.models.load import load_model
+from divtok.models.packaged import resolve_model
 from training import confidence_stage, confidences
 from training.confidences import CONTEXT, REHEARSED, REHEARSED_AND_WRITTEN, STATED, WRITTEN
 from training.export import FILES, GENERATION, copy_checkpoint

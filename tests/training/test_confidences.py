@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.families import resolve_model
+from divtok.models.packaged import resolve_model
 from divtok.problems.arithmetic import stories
 from divtok.problems.encode import prompt_ids
 from divtok.problems.prompts import CONFIDENCE_QUESTION, messages_for

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from divtok.families import resolve_model
-from divtok.models import load_tokenizer
+from divtok.models.load import load_tokenizer
+from divtok.models.packaged import resolve_model
 from divtok.problems.arithmetic import Step, Story, stories
 from divtok.trace.rewards import step_layout
 from training import reward

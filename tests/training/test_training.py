@@ -59,7 +59,7 @@ def test_a_small_size_trains_on_both_stages_and_resumes(
 ):
     import training.data
     import training.train
-    from divtok.models import load_model
+    from divtok.models.load import load_model
     from training.tokenizer import train_tokenizer
 
     monkeypatch.setattr(training.data, "BLOCK", 200)

@@ -12,7 +12,7 @@ import pytest
 from divtok.errors import ModelError, UsageError
 from divtok.generate.engine import Job, generate_batch
 from divtok.generate.vllm_engine import load_vllm
-from divtok.models import load_model, load_tokenizer
+from divtok.models.load import load_model, load_tokenizer
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import Sampling
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.models import load_tokenizer
+from divtok.models.load import load_tokenizer
 from divtok.problems.benchmarks import load_benchmark
 from divtok.problems.encode import prompt_ids
 from divtok.problems.prompts import messages_for

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from divtok.families import resolve_model
+from divtok.models.packaged import resolve_model
 
 MAX_LENGTH = 768
 MAX_LOGPROBS = 50

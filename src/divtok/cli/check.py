@@ -9,9 +9,9 @@ from typing import Annotated, Any, cast
 import typer
 
 from divtok.cli.options import JsonOption
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ModelError
-from divtok.models import DType
+from divtok.models.load import DType
 from divtok.progress import say
 from divtok.trace.feasibility import (
     EFFICIENCY,

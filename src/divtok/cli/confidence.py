@@ -11,9 +11,9 @@ import typer
 
 from divtok.cli.options import JsonOption, PairOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
-from divtok.families import get_family, theta_for
+from divtok.families.presets import get_family, theta_for
 from divtok.json_lines import json_object
-from divtok.models import DType
+from divtok.models.load import DType
 
 if TYPE_CHECKING:
     from divtok.api import Result

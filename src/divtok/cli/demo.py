@@ -14,7 +14,7 @@ from divtok.cli.runs import (
     print_tables,
     report_results,
 )
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.pipeline.results import Example, examples
 from divtok.progress import say
 from divtok.records import Evaluation
@@ -63,7 +63,7 @@ def _show_examples(store: Run, config: RunConfig) -> None:
 
 
 def _coloured(example: Example, theta: float) -> Text:
-    from divtok.models import load_tokenizer
+    from divtok.models.load import load_tokenizer
     from divtok.report.terminal import TrajectoryHeader, trajectory_text
     from divtok.trace.spans import token_texts
 

@@ -27,7 +27,7 @@ def gather(
     Only what the estimators of the config name, and only the rows that are missing. Give
     score.estimators=... to choose others; the run remembers them.
     """
-    from divtok.config import to_yaml
+    from divtok.config.run import to_yaml
     from divtok.pipeline import evidence, results, tracing
     from divtok.pipeline.choices import check_choices
 

@@ -66,7 +66,7 @@ def _sets() -> list[dict[str, Any]]:
 
 
 def _families() -> list[dict[str, Any]]:
-    from divtok.families import FAMILIES
+    from divtok.families.presets import FAMILIES
 
     return [dataclasses.asdict(family) for family in FAMILIES.values()]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from divtok.config import RunConfig, load_config
+from divtok.config.run import RunConfig, load_config
 from divtok.errors import UsageError
 from divtok.store.run import Run, is_run, run_path
 

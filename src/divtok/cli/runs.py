@@ -28,10 +28,10 @@ from divtok.cli.options import (
     overridden,
     run_folder,
 )
-from divtok.config import RunConfig, resolve, to_yaml
+from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.evaluate.fit import ThetaFit
-from divtok.families import get_family
+from divtok.families.presets import get_family
 from divtok.progress import say
 from divtok.records import Evaluation
 from divtok.store.run import Run

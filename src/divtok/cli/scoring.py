@@ -9,9 +9,9 @@ import typer
 
 from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
 from divtok.cli.runs import leave_if_failed, print_notes, print_tables, report_results
-from divtok.config import RunConfig, to_yaml
+from divtok.config.run import RunConfig, to_yaml
 from divtok.errors import UsageError
-from divtok.families import get_family, theta_for
+from divtok.families.presets import get_family, theta_for
 from divtok.progress import say
 from divtok.store.run import Run
 

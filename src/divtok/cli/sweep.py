@@ -16,7 +16,7 @@ from divtok.progress import say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from divtok.config import RunConfig
+    from divtok.config.run import RunConfig
     from divtok.evaluate.counted import Counted, Divergence
     from divtok.evaluate.sweep import Surface
 

@@ -16,7 +16,7 @@ from divtok.errors import ModelError
 from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, can_step, write_in_steps
 from divtok.generate.threads import threads_for
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.packed.attention import fast_without_plans
 from divtok.packed.parts import learned_positions
 from divtok.records import FinishReason, Sampling

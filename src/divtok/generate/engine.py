@@ -11,7 +11,7 @@ from typing import Any
 
 from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.problems.encode import prompt_ids
 from divtok.records import Problem, Sampling, Trajectory, trajectory_key
 

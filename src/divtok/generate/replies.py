@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.problems.encode import follow_up_ids
 from divtok.problems.prompts import CONFIDENCE_QUESTION
 from divtok.records import Reply, Sampling, Trajectory

@@ -17,7 +17,7 @@ from divtok.errors import ModelError
 from divtok.generate.rows import Prompts, Rows
 from divtok.generate.sampler import KeyedSampler
 from divtok.memory import is_out_of_memory
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 from divtok.packed.decoder import CANNOT, PackedDecoder
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder, find_head, positions_shared

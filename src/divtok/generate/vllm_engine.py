@@ -18,8 +18,8 @@ from typing import Any, Self
 from divtok.errors import ModelError, UsageError
 from divtok.generate.decoding import Ask, Written
 from divtok.generate.engine import Job, ask_of, trajectory_of
-from divtok.model_errors import need_module, need_transformers, reading
-from divtok.models import (
+from divtok.models.errors import need_module, need_transformers, reading
+from divtok.models.load import (
     DType,
     end_ids_of,
     generation_preset,
@@ -157,7 +157,7 @@ def load_vllm(
     """A model in vLLM's own processes: a folder, a packaged model, a GGUF file or a hub id.
 
     `tensor_parallel` GPUs share each layer; `gpu_memory` is the part of each that vLLM may fill
-    (left out: its own default). `dtype="auto"` follows the same rule as `divtok.models.load_model`.
+    (left out: its own default). `dtype="auto"` follows the rule of `divtok.models.load.load_model`.
     vLLM's CPU build is taken too. ModelError where neither it nor a GPU is there.
     """
     need_module("vllm", "vllm", purpose="Generating with vLLM")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
-from divtok.models import LoadedModel
+from divtok.models.load import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from divtok.config import resolve
+from divtok.config.run import resolve
 from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit

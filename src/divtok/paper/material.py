@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError
 from divtok.evaluate.counted import Counted, grids_with
 from divtok.evaluate.group import ScoredGroup

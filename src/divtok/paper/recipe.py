@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from divtok.config import RunConfig, parse_config
-from divtok.config_tree import load_tree, override_tree
+from divtok.config.run import RunConfig, parse_config
+from divtok.config.tree import load_tree, override_tree
 from divtok.errors import ConfigError, UsageError, did_you_mean
-from divtok.families import get_family
+from divtok.families.presets import get_family
 
 RUNS_FILE = "runs.yaml"
 TINY = "tiny"

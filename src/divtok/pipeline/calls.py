@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ConfigError
 from divtok.generate.api import ApiOptions
 from divtok.progress import say

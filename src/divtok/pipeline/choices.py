@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from divtok.config import FOREIGN_ENGINES, RunConfig
+from divtok.config.run import FOREIGN_ENGINES, RunConfig
 from divtok.errors import ConfigError, did_you_mean
-from divtok.families import Generator
+from divtok.families.presets import Generator
 from divtok.pipeline.common import digest_of, reader_tokenizer, scored_pairs
 from divtok.score import Estimator, expand_estimators
 from divtok.trace.projection import Projection

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypedDict, TypeVar
 
-from divtok.config import FOREIGN_ENGINES, GenerateSection, RunConfig, TraceSection
+from divtok.config.run import FOREIGN_ENGINES, GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
-from divtok.models import DType, Tokenizer, load_tokenizer, model_digest, resolve_dtype
+from divtok.models.load import DType, Tokenizer, load_tokenizer, model_digest, resolve_dtype
 from divtok.packed.packs import plan_packs
 from divtok.problems.encode import prompt_ids, response_ids
 from divtok.records import ReadingKind, Trajectory

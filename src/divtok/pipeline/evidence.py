@@ -15,13 +15,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import DataError
-from divtok.families import Generator
+from divtok.families.presets import Generator
 from divtok.generate.api import Replied, reply_all
 from divtok.generate.replies import reply_batch
 from divtok.grade.stated import read_rating, read_stated
-from divtok.models import load_model, load_tokenizer
+from divtok.models.load import load_model, load_tokenizer
 from divtok.pipeline.calls import added_up, api_options, has_answered, say_what_calls_took
 from divtok.pipeline.choices import needed_evidence
 from divtok.pipeline.common import (

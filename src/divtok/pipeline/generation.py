@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from divtok.config import RunConfig, resolve, to_yaml
+from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import ConfigError
-from divtok.families import Generator
+from divtok.families.presets import Generator
 from divtok.generate.api import Response, respond_all
 from divtok.generate.engine import Job, generate_batch
 from divtok.generate.vllm_engine import check_sampling, load_vllm
-from divtok.models import load_model
+from divtok.models.load import load_model
 from divtok.pipeline.calls import added_up, api_options, has_answered, say_what_calls_took
 from divtok.pipeline.choices import check_addresses
 from divtok.pipeline.common import (

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divtok.config import RunConfig, load_config, to_yaml
-from divtok.config_tree import MAX_CONFIG_BYTES
+from divtok.config.run import RunConfig, load_config, to_yaml
+from divtok.config.tree import MAX_CONFIG_BYTES
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.imports import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.pipeline.common import check_section

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import DataError
-from divtok.families import Generator
-from divtok.models import load_tokenizer
+from divtok.families.presets import Generator
+from divtok.models.load import load_tokenizer
 from divtok.pipeline.common import digest_of, load_options, stored_trajectories
 from divtok.progress import say, track
 from divtok.records import Trajectory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from divtok.config import RunConfig, load_config
+from divtok.config.run import RunConfig, load_config
 from divtok.errors import DataError, NothingScoredError, StoreError
 from divtok.evaluate.certified import Certified, certified
 from divtok.evaluate.fit import ThetaFit, fit_theta

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError
 from divtok.grade import grade_trajectories
 from divtok.grade.grader import NO_RESPONSE

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divtok.config import FOREIGN_ENGINES, RunConfig, TraceSection
-from divtok.families import Generator
-from divtok.models import load_model, pick_place
+from divtok.config.run import FOREIGN_ENGINES, RunConfig, TraceSection
+from divtok.families.presets import Generator
+from divtok.models.load import load_model, pick_place
 from divtok.packed.parts import find_head
 from divtok.pipeline.choices import needed_evidence
 from divtok.pipeline.common import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divtok.config import RunConfig, resolve, to_yaml
+from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.pipeline import evidence, generation, stages, tracing
 from divtok.pipeline.choices import check_choices
 from divtok.store.run import Run

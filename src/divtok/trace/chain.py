@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from divtok.models import Tokenizer
+from divtok.models.load import Tokenizer
 
 Rows = npt.NDArray[np.floating[Any]]
 # Reduced attention of the tokens at these positions over all columns, [R, L].

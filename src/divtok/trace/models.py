@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
 from divtok.memory import is_out_of_memory
-from divtok.models import DType, LoadedModel, load_model
+from divtok.models.load import DType, LoadedModel, load_model
 from divtok.packed.decoder import CANNOT
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
@@ -34,7 +34,7 @@ class Reader:
     """
 
     name: str
-    tokenizer: Any  # satisfies divtok.models.Tokenizer
+    tokenizer: Any  # satisfies divtok.models.load.Tokenizer
     trunk: Trunk
     head: Head
     context_length: int | None

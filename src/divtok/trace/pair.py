@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divtok.errors import ModelError
-from divtok.models import DType, Tokenizer
+from divtok.models.load import DType, Tokenizer
 from divtok.packed.packs import Ids, Pack, build_pack
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
 from divtok.trace.attention import AttentionLog

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import ModelError
-from divtok.model_errors import need_transformers
-from divtok.models import DType, pick_place
+from divtok.models.errors import need_transformers
+from divtok.models.load import DType, pick_place
 from divtok.trace.feasibility import (
     Batch,
     Feasibility,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import DataError, UsageError
-from divtok.model_errors import need_module
+from divtok.models.errors import need_module
 
 if TYPE_CHECKING:
     import torch

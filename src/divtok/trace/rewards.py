@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divtok.errors import ModelError
-from divtok.model_errors import need_transformers, reading
-from divtok.models import DType, LoadedModel, load_model, load_tokenizer, model_place
+from divtok.models.errors import need_transformers, reading
+from divtok.models.load import DType, LoadedModel, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import length_switch
 from divtok.packed.probe import make_probe

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from divtok.errors import DataError
-from divtok.models import Tokenizer
+from divtok.models.load import Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus
 from divtok.trace.batches import Row
 from divtok.trace.spans import answer_tokens, turn_end

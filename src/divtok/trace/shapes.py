@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from divtok.model_errors import need_transformers, quiet, reading
-from divtok.models import (
+from divtok.models.errors import need_transformers, quiet, reading
+from divtok.models.load import (
     DType,
     LoadedModel,
     auto_class,
@@ -35,7 +35,7 @@ class Outline:
     """A model without its weights: its tokenizer and its shape."""
 
     name: str
-    tokenizer: Any  # satisfies divtok.models.Tokenizer
+    tokenizer: Any  # satisfies divtok.models.load.Tokenizer
     shape: ModelShape
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from divtok.errors import DataError
 from divtok.grade.extract import find_answer
-from divtok.models import Tokenizer
+from divtok.models.load import Tokenizer
 
 _TAILS = (64, 1024)
 _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a character

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from divtok.errors import ModelError
-from divtok.families import resolve_model
+from divtok.models.packaged import resolve_model
 
 HALF = 2  # bytes of a bfloat16 number
 _INDEX = "model.safetensors.index.json"

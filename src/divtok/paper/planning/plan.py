@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from divtok.config import RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ConfigError
-from divtok.families import Generator
+from divtok.families.presets import Generator
 from divtok.paper.planning import costs
 from divtok.paper.planning.model_facts import API_MODELS, Found, find_model
 from divtok.paper.planning.stored import Stored, read_stored

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from divtok.config import RunConfig
-from divtok.families import Generator
+from divtok.config.run import RunConfig
+from divtok.families.presets import Generator
 from divtok.paper.planning import costs
 from divtok.paper.planning.model_facts import API_MODELS, ModelFact
 from divtok.paper.planning.stored import Stored, StoredCell

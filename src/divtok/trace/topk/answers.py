@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from divtok.models import Tokenizer
+from divtok.models.load import Tokenizer
 from divtok.servers.client import Unusable
 from divtok.trace.divergence import FloatArray64
 from divtok.trace.topk.known import Known, Rounding

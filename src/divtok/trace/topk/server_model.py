@@ -15,7 +15,7 @@ from divtok.errors import (
     UsageError,
     did_you_mean,
 )
-from divtok.models import (
+from divtok.models.load import (
     end_ids_of,
     generation_preset,
     load_tokenizer,
@@ -51,7 +51,7 @@ class ServerModel:
 
     name: str
     settings: ServerSettings
-    tokenizer: Any  # satisfies divtok.models.Tokenizer
+    tokenizer: Any  # satisfies divtok.models.load.Tokenizer
     end_ids: frozenset[int]
     width: int | None
     sure_width: int

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from divtok.errors import ModelError, UsageError, did_you_mean
-from divtok.families import resolve_model
-from divtok.gguf.cache import cache_folder, converted, find_gguf, gguf_digest
-from divtok.model_errors import check_complete, need_module, need_transformers, quiet, reading
+from divtok.models.errors import check_complete, need_module, need_transformers, quiet, reading
+from divtok.models.gguf.cache import cache_folder, converted, find_gguf, gguf_digest
+from divtok.models.packaged import resolve_model
 
 if TYPE_CHECKING:
     import torch

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divtok.config import RunConfig, load_config, parse_config, resolve, to_yaml
+from divtok.config.run import RunConfig, load_config, parse_config, resolve, to_yaml
 from divtok.errors import ConfigError, UsageError
-from divtok.families import FAMILIES, get_family
+from divtok.families.presets import FAMILIES, get_family
 from divtok.records import Sampling
 
 READER, AUXILIARY = "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"

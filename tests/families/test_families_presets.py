@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from divtok import families
 from divtok.errors import EXIT_USAGE, ModelError, UsageError
-from divtok.families import FAMILIES, get_family, resolve_model
+from divtok.families.presets import FAMILIES, Family, get_family
+from divtok.models import packaged as packaged_models
+from divtok.models.packaged import resolve_model
 from divtok.problems.benchmarks import BENCHMARKS
 from divtok.records import Sampling
 
@@ -88,7 +89,7 @@ def test_the_papers_black_box_family() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
-def test_a_preset_is_complete(family: families.Family) -> None:
+def test_a_preset_is_complete(family: Family) -> None:
     """Every benchmark is registered and has a sample count, and so does the one to fit with."""
     registered = BENCHMARKS.names()
     for benchmark in (*family.benchmarks, family.fit_benchmark):
@@ -133,7 +134,7 @@ def packaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (tmp_path / "package" / name / "config.json").write_text("{}")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr(families, "_PACKAGED_MODELS", tmp_path / "package")
+    monkeypatch.setattr(packaged_models, "_FOLDER", tmp_path / "package")
     return tmp_path / "package"
 
 

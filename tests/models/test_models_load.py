@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from divtok import models
 from divtok.errors import MissingExtraError, ModelError, UsageError
-from divtok.models import SPREADS, load_model, resolve_dtype
+from divtok.models import load as models
+from divtok.models.load import SPREADS, load_model, resolve_dtype
 
 torch = pytest.importorskip("torch")
 

@@ -1,7 +1,7 @@
 """Families: named presets of generators, auxiliary, base models, theta and sampling.
 
 `tiny` ships inside the package and is one preset among others: its models are named like any hub
-model, and only `resolve_model` knows that their folder is next to this file.
+model. Knows names only, never where a model lies.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from divtok.errors import ModelError, UsageError, did_you_mean
+from divtok.errors import UsageError, did_you_mean
 from divtok.records import Sampling
-
-PACKAGED_OWNER = "divtok/"
-_PACKAGED_MODELS = Path(__file__).parent / "tiny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +87,6 @@ def theta_for(p: str, q: str, *, foreign: bool = False) -> float:
         next_step="Give one (--theta, or theta=... in Python), best one fitted on problems with "
         "known answers: divtok fit --run RUN",
     )
-
-
-def resolve_model(ref: str) -> str:
-    """The folder of a packaged model ("divtok/NAME"); any other ref as it is."""
-    if not ref.startswith(PACKAGED_OWNER) or Path(ref).exists():
-        return ref
-    configs = _PACKAGED_MODELS.glob("*/config.json")
-    packaged = {PACKAGED_OWNER + config.parent.name: str(config.parent) for config in configs}
-    if ref not in packaged:
-        raise ModelError(
-            f"There is no packaged model '{ref}'.", next_step=did_you_mean(ref, packaged)
-        )
-    return packaged[ref]
 
 
 _PAPER_WHITE_BOX = Sampling(temperature=0.6, top_p=0.95, max_length=8192)

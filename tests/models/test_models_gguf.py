@@ -20,7 +20,7 @@ from gguf_samples import (
 )
 
 from divtok.errors import ModelError
-from divtok.models import load_model, load_tokenizer
+from divtok.models.load import load_model, load_tokenizer
 
 pytest.importorskip("gguf")
 torch = pytest.importorskip("torch")
@@ -164,8 +164,8 @@ def test_linear_positions_are_restored(tmp_path: Path) -> None:
 def test_settings_that_transformers_drops_are_restored() -> None:
     from transformers import Gemma3TextConfig, Phi3Config
 
-    from divtok.gguf.convert import restore_settings
-    from divtok.gguf.header import Header
+    from divtok.models.gguf.convert import restore_settings
+    from divtok.models.gguf.header import Header
 
     def restored(config: Any, metadata: dict[str, Any]) -> Any:
         restore_settings(Header(Path("m.gguf"), metadata, (), 0), config)
@@ -250,7 +250,7 @@ def test_smollm2_ends_its_turns_and_keeps_its_text(real: Any) -> None:
 def test_smollm2_comes_from_its_copy_the_second_time(
     smollm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from divtok.gguf import cache as gguf_cache
+    from divtok.models.load.gguf import cache as gguf_cache
 
     def never(_: Path) -> None:
         raise AssertionError("the GGUF file was read again")

@@ -16,8 +16,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from divtok.errors import ModelError
-from divtok.gguf.header import Header, check_whole, read_header
-from divtok.model_errors import need_module, need_transformers
+from divtok.models.errors import need_module, need_transformers
+from divtok.models.gguf.header import Header, check_whole, read_header
 from divtok.progress import say
 from divtok.store.atomic import sync, sync_folder
 
@@ -99,7 +99,7 @@ def converted(path: Path) -> Path:
 
 
 def _make(folder: Path, header: Header) -> None:
-    from divtok.gguf.convert import convert
+    from divtok.models.gguf.convert import convert
 
     draft = folder.with_name(f".{folder.name}.part")
     with _storing(folder):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divtok.errors import ModelError
-from divtok.gguf.header import Header
-from divtok.model_errors import check_complete, quiet, reading
+from divtok.models.errors import check_complete, quiet, reading
+from divtok.models.gguf.header import Header
 
 if TYPE_CHECKING:
     import torch

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divtok.config import RunConfig, load_config, parse_config, to_yaml
-from divtok.config_tree import MAX_CONFIG_BYTES
+from divtok.config.run import RunConfig, load_config, parse_config, to_yaml
+from divtok.config.tree import MAX_CONFIG_BYTES
 from divtok.errors import EXIT_USAGE, ConfigError, UsageError
-from divtok.families import get_family
+from divtok.families.presets import get_family
 from divtok.records import Sampling
 
 Load = Callable[..., RunConfig]

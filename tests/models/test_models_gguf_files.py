@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import divtok
 from divtok.errors import MissingExtraError, ModelError
-from divtok.models import load_model, load_tokenizer, model_digest, resolve_dtype
+from divtok.models.load import load_model, load_tokenizer, model_digest, resolve_dtype
 
 pytest.importorskip("gguf")
 torch = pytest.importorskip("torch")
@@ -60,7 +60,7 @@ def test_a_file_that_lacks_its_end_is_cut_short(gguf_sample: Sample, tmp_path: P
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_cut_of_the_header_is_a_model_error(gguf_sample: Sample, data: st.DataObject) -> None:
-    from divtok.gguf.header import read_header
+    from divtok.models.gguf.header import read_header
 
     header = read_header(gguf_sample.path)
     whole = gguf_sample.path.read_bytes()[: header.data_start - 32]
@@ -75,7 +75,7 @@ def test_any_cut_of_the_header_is_a_model_error(gguf_sample: Sample, data: st.Da
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_damaged_header_is_read_or_refused(gguf_sample: Sample, data: st.DataObject) -> None:
-    from divtok.gguf.header import Header, read_header
+    from divtok.models.gguf.header import Header, read_header
 
     header = read_header(gguf_sample.path)
     damaged = bytearray(gguf_sample.path.read_bytes()[: header.data_start])
@@ -182,7 +182,7 @@ def test_the_digest_reads_the_file_alone(
 
 
 def test_a_large_file_is_known_by_its_ends_and_size(tmp_path: Path) -> None:
-    from divtok.gguf.cache import gguf_digest
+    from divtok.models.gguf.cache import gguf_digest
 
     digests: set[str] = set()
     for index, (size, position) in enumerate(
@@ -252,7 +252,7 @@ def test_a_damaged_copy_names_the_folder_to_remove(gguf_sample: Sample, gguf_cac
 
 
 def test_the_cache_is_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    from divtok.gguf.cache import cache_folder
+    from divtok.models.gguf.cache import cache_folder
 
     monkeypatch.delenv("DIVTOK_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
@@ -267,12 +267,12 @@ def start_converting(path: Path, seconds: float) -> Any:
     code = f"""
 import time
 from pathlib import Path
-from divtok.gguf import convert
+from divtok.models.load.gguf import convert
 def convert_slowly(header):
     time.sleep({seconds})
     return lambda folder: (folder / "config.json").write_text("whole")
 convert.convert = convert_slowly
-from divtok.gguf.cache import converted
+from divtok.models.gguf.cache import converted
 assert (converted(Path({str(path)!r})) / "config.json").read_text() == "whole"
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(divtok.__file__).parents[1])}

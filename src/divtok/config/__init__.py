@@ -1,0 +1,1 @@
+"""The configuration of a run: `tree` reads strict YAML, `run` gives it a meaning."""

@@ -1,0 +1,1 @@
+"""Named presets: which generators, auxiliary, base models, theta and sampling belong together."""
