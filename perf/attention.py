@@ -17,10 +17,10 @@ import time
 import numpy as np
 import torch
 
+from divtok.evidence.uqac.attention import AttentionLog
+from divtok.evidence.uqac.find import find_chain
 from divtok.packed.packs import build_pack
-from divtok.trace.attention import AttentionLog
 from divtok.trace.trunks import packed_trunk
-from divtok.trace.uqac import find_chain
 
 PROMPT = 64
 ANSWER = 3

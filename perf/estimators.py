@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import arithmetic_problems
 from divtok.progress import say
 from divtok.records import Problem, Sampling, Trace, Trajectory
 from divtok.score.likelihood import entropy, mean_prob, nsl
-from divtok.trace.models import make_reader
 from divtok.trace.pair import Pair
+from divtok.trace.reader import make_reader
 from perf import estimator_peers, machine, peers
 from perf.agreement import Agreement, Comparison, Model
 from perf.estimator_peers import PROBLEM, Number, Peer

@@ -21,10 +21,10 @@ import torch
 
 from divtok.families.presets import FAMILIES
 from divtok.generate import decoding
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
-from divtok.problems.prompts import PROTOCOLS
+from divtok.protocols.prompts import PROTOCOLS
 from divtok.records import Trajectory
 
 BENCHMARK = "arith-contest"

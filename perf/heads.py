@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from divtok.trace import heads
+from divtok.trace import head_stage as heads
 from divtok.trace.kernels import cpu, plain
 from divtok.trace.kernels.common import (
     COLUMNS,

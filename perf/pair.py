@@ -18,8 +18,8 @@ import torch
 from divtok.models.load import LoadedModel, load_model
 from divtok.records import Sampling, Trace, Trajectory
 from divtok.trace.budget import Budget
-from divtok.trace.models import Reader, make_reader
 from divtok.trace.pair import Pair
+from divtok.trace.reader import Reader, make_reader
 from perf import naive
 from perf.meter import Limits, Meter, Task, add_errors
 from perf.results import Case, Measurement, Way

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from divtok.evaluate.counted import DIVERGENCES, Counted, Divergence
-from divtok.evaluate.sweep import Surface, sweep_lin, sweep_prod
-from divtok.pipeline.sweeps import counted
+from divtok.evaluate.sweep.counts import DIVERGENCES, Counted, Divergence
+from divtok.evaluate.sweep.surfaces import Surface, sweep_lin, sweep_prod
 from divtok.records import Grade, Sampling, Trace, Trajectory, Verdict
+from divtok.stages.sweep import counted
 from divtok.store.run import Run
 
 GENERATORS = tuple(f"generator-{number}" for number in range(5))

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from divtok.models.load import LoadedModel, load_model
-from divtok.pipeline.common import as_read_by, stored_questions
-from divtok.pipeline.results import stored_config
 from divtok.records import Trajectory
+from divtok.stages.common import as_read_by, stored_questions
+from divtok.stages.evaluate import stored_config
 from divtok.store.run import Run
 from divtok.trace.topk.bounds import jsd_bounds
 from divtok.trace.topk.known import Known

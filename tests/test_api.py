@@ -16,7 +16,7 @@ import divtok
 from divtok.errors import EXIT_NOTHING, EXIT_USAGE, NothingScoredError, UsageError
 from divtok.families.presets import FAMILIES, theta_for
 from divtok.models.load import load_tokenizer
-from divtok.problems.encode import prompt_ids, response_ids
+from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.trace.pair import Pair
 from divtok.trace.spans import token_texts
 

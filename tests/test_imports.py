@@ -47,8 +47,8 @@ def test_importing_divtok_loads_nothing_of_weight() -> None:
 
 def test_no_module_loads_a_model_library_when_imported() -> None:
     assert loaded_after(IMPORT_ALL, *MODEL_LIBRARIES, *SLOW_LIBRARIES) == []
-    assert loaded_after(IMPORT_ALL, "divtok.pipeline.stages", "divtok.cli.app") == [
-        "divtok.pipeline.stages",
+    assert loaded_after(IMPORT_ALL, "divtok.stages.grade", "divtok.cli.app") == [
+        "divtok.stages.grade",
         "divtok.cli.app",
     ]
 

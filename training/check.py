@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from divtok.evidence.prm import RewardModel, load_prm
 from divtok.problems.arithmetic import LEVELS, Difficulty, Story, stories
-from divtok.problems.prompts import CONFIDENCE_QUESTION, messages_for
-from divtok.trace.rewards import RewardModel, load_prm
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
 from training.confidences import NO_CANDIDATE, VERBALIZED
 from training.tokenizer import TURN_END, read_tokenizer, render_chat
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from divtok.problems.arithmetic import Story, stories
-from divtok.problems.prompts import CONFIDENCE_QUESTION, PROTOCOLS, messages_for
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS, messages_for
 from training.data import SEED_OFFSET, TRAINING_LEVELS, Ragged, concatenate
 from training.mistakes import Attempt, draw_attempt
 from training.solutions import write_solution

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.problems.arithmetic import Level, stories
-from divtok.problems.prompts import messages_for
+from divtok.protocols.prompts import messages_for
 from training.solutions import write_solution
 from training.tokenizer import read_tokenizer
 

@@ -13,7 +13,7 @@ from divtok.models.load import LoadedModel
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder
 from divtok.packed.probe import allowed_gap, gap
-from divtok.trace.models import Reader, make_reader
+from divtok.trace.reader import Reader, make_reader
 from perf.gpu.findings import Finding
 from perf.gpu.models import QWEN_15B, SHAPES, build
 

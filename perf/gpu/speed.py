@@ -14,7 +14,7 @@ from divtok.generate.steps import can_step
 from divtok.models.load import LoadedModel
 from divtok.records import Sampling, Trajectory
 from divtok.trace.budget import Budget
-from divtok.trace.heads import WORKSPACE_BYTES_GPU, pair_metrics
+from divtok.trace.head_stage import WORKSPACE_BYTES_GPU, pair_metrics
 from divtok.trace.kernels import cuda
 from divtok.trace.kernels.common import Head, head_logits
 from divtok.trace.pair import Pair

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from divtok.families.presets import FAMILIES
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.steps import Writer, can_step
 from divtok.models.load import LoadedModel, load_model
 from divtok.packed.probe import allowed_gap, gap

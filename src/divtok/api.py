@@ -15,7 +15,7 @@ from divtok.errors import NothingScoredError, UsageError
 from divtok.evaluate.certified import count_bounds
 from divtok.families.presets import FAMILIES, theta_for
 from divtok.models.load import DType
-from divtok.problems.encode import prompt_ids, response_ids
+from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Evidence, Scalar, Trace
 from divtok.score import (
     ESTIMATORS,

@@ -13,7 +13,7 @@ from filelock import FileLock
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from divtok.pipeline import generation
+from divtok.stages import generate as generation
 
 __all__ = ["divtok"]
 

@@ -12,7 +12,7 @@ from cli_samples import Outcome
 from console import Command
 
 from divtok.models.packaged import resolve_model
-from divtok.trace import preflight
+from divtok.planning import preflight
 
 P, Q = "divtok/tiny-0.9m", "divtok/tiny-0.3m"
 PAIR = ("check", "--pair", P, Q, "--device", "cpu")

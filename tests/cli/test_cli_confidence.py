@@ -354,7 +354,7 @@ def test_servers_that_are_none(say: Said) -> None:
 
 
 def test_the_result_of_a_server_pair(pair: Pair, urls: tuple[str, str]) -> None:
-    from divtok.servers.settings import ServerSettings
+    from divtok.endpoints.settings import ServerSettings
     from divtok.trace.topk.server_pair import load_server_pair
 
     served = load_server_pair(

@@ -12,7 +12,8 @@ import pytest
 from cli_samples import SMALL, FinishedRun, call
 from console import Command
 
-from divtok.pipeline import generation, tracing
+from divtok.stages import generate as generation
+from divtok.stages import trace as tracing
 from divtok.store.run import Run
 
 BROKEN = "{"

@@ -11,10 +11,10 @@ from console import Command
 
 from divtok.config.run import load_config
 from divtok.models.load import load_tokenizer
-from divtok.pipeline import generation
-from divtok.problems.encode import prompt_ids, response_ids
+from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
 from divtok.report import write
+from divtok.stages import generate as generation
 from divtok.store.run import Run
 
 pytestmark = pytest.mark.usefixtures("benchmarks_loaded_once")

@@ -15,8 +15,8 @@ from divtok.cli.options import config_from
 from divtok.config.run import load_config, resolve
 from divtok.evaluate.fit import PAPER_GRID
 from divtok.families.presets import FAMILIES, get_family
-from divtok.pipeline import results
 from divtok.records import Verdict
+from divtok.stages import evaluate as results
 from divtok.store.run import Run
 
 METRICS = ("ece", "ece_sd", "auroc", "auroc_sd", "natural_ece", "natural_auroc", "brier", "aurc")

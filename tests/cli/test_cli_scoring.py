@@ -11,16 +11,16 @@ import pytest
 from cli_samples import GENERATOR
 from console import Command
 
-from divtok.cli.scoring import _read_by
+from divtok.cli.score import _read_by
 from divtok.config.run import load_config
 from divtok.config.tree import override_tree
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE, UsageError
 from divtok.families.presets import FAMILIES
 from divtok.models.load import load_tokenizer
-from divtok.pipeline import results
-from divtok.problems.encode import response_ids
+from divtok.protocols.encode import response_ids
 from divtok.records import Verdict
 from divtok.report import write
+from divtok.stages import evaluate as results
 from divtok.store.run import Run
 
 AUXILIARY = "divtok/tiny-0.3m"

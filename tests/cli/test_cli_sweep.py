@@ -17,9 +17,9 @@ from console import Command
 
 from divtok.cli.sweep import OPTIMISTIC
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_USAGE
-from divtok.evaluate.counted import DIVERGENCES, JSD_GRID, KL_GRID
-from divtok.pipeline import results
+from divtok.evaluate.sweep.counts import DIVERGENCES, JSD_GRID, KL_GRID
 from divtok.records import Grade, Verdict
+from divtok.stages import evaluate as results
 from divtok.store.run import Run
 
 WITHOUT_TORCH = """

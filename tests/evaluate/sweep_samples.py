@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from divtok.evaluate.counted import FIELDS, Counted, Divergence, count_above, stored_thetas
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
+from divtok.evaluate.sweep.counts import FIELDS, Counted, Divergence, count_above, stored_thetas
 from divtok.records import Trace
 from divtok.score.dtc import dtc_lin, dtc_prod
 from divtok.score.likelihood import mean_prob

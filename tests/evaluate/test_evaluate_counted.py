@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sweep_samples import as_jsd, counted_of, in_stored_unit, random_trace
 
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.counted import (
+from divtok.evaluate.sweep.counts import (
     DIVERGENCES,
     JSD_GRID,
     KL_GRID,

@@ -15,9 +15,9 @@ from divtok.evaluate.curves import (
     reliability_of,
     wilson,
 )
-from divtok.evaluate.group import ScoreColumn, ScoredGroup
 from divtok.evaluate.metrics import ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 
 
 def test_wilson_known_value():

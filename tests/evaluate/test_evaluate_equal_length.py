@@ -7,8 +7,8 @@ import pytest
 
 from divtok.errors import DataError
 from divtok.evaluate.equal_length import count_in_group, what_count_adds
-from divtok.evaluate.group import ScoredGroup
 from divtok.evaluate.metrics import auroc
+from divtok.evaluate.scored_group import ScoredGroup
 
 
 def test_a_count_that_follows_the_answer_at_equal_length_scores_one():

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
-from divtok.evaluate.group import ScoreColumn, ScoredGroup
 from divtok.evaluate.protocol import (
     Protocol,
     balanced_draws,
     evaluate_estimator,
     evaluate_group,
 )
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 from divtok.records import Evaluation, Verdict
 
 QUICK = Protocol(resamples=20)

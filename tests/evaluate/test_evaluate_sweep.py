@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sweep_samples import counted_of, plain_figures, plain_lin, plain_prod, random_trace
 
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.balanced import draws_of, linear_figures, product_figures
-from divtok.evaluate.counted import DIVERGENCES, JSD_GRID, default_grids
 from divtok.evaluate.fit import fit_theta
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.sweep import Surface, best_theta, mean_surface, sweep_lin, sweep_prod
+from divtok.evaluate.sweep.counts import DIVERGENCES, JSD_GRID, default_grids
+from divtok.evaluate.sweep.grid import draws_of, linear_figures, product_figures
+from divtok.evaluate.sweep.surfaces import Surface, best_theta, mean_surface, sweep_lin, sweep_prod
 from divtok.score.dtc import linear_confidence
 
 EXACT = 1e-12
@@ -126,7 +126,7 @@ def test_figures_do_not_depend_on_how_thetas_are_cut_into_blocks(monkeypatch):
     traces, correct = sample(3)
     counted = counted_of(traces, correct, {"jsd": JSD_GRID})
     whole = sweep_prod(counted, k=(0, 4))
-    monkeypatch.setattr("divtok.evaluate.balanced._BLOCK", 7 * len(traces))
+    monkeypatch.setattr("divtok.evaluate.sweep.grid._BLOCK", 7 * len(traces))
     cut = sweep_prod(counted, k=(0, 4))
     assert np.array_equal(whole.auroc, cut.auroc)
     assert np.allclose(whole.ece, cut.ece, rtol=0, atol=EXACT)

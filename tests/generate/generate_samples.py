@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from divtok.generate.engine import Job
+from divtok.generate.jobs import Job
 from divtok.records import Problem, Sampling
 
 CHATML = (

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 
+from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ServerError, UsageError
-from divtok.generate.api import ApiOptions, Replied, Response, reply_all, respond_all
-from divtok.generate.engine import Job
-from divtok.problems.prompts import CONFIDENCE_QUESTION, SYSTEM_PROMPT
+from divtok.generate.engines.chat import ApiOptions, Replied, Response, reply_all, respond_all
+from divtok.generate.jobs import Job
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, SYSTEM_PROMPT
 from divtok.records import Problem, Sampling, Trajectory
-from divtok.servers.settings import ServerSettings
 from divtok.store.run import Run
 
 KEY = "sk-secret-0123456789abcdef"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from divtok.endpoints.settings import ServerSettings
 from divtok.errors import UsageError
-from divtok.generate.api import ApiOptions, extra_body_problems
-from divtok.servers.settings import ServerSettings
+from divtok.generate.engines.chat import ApiOptions, extra_body_problems
 
 SERVER = ServerSettings("http://127.0.0.1:1/v1")
 

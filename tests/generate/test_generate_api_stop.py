@@ -22,11 +22,11 @@ import signal
 import sys
 from pathlib import Path
 from divtok import cli
-from divtok.generate import api
-from divtok.generate.engine import Job
+from divtok.generate.engines import chat as api
+from divtok.generate.jobs import Job
 from divtok.records import Problem, Sampling
-from divtok.servers import each
-from divtok.servers.settings import ServerSettings
+from divtok.endpoints import many as each
+from divtok.endpoints.settings import ServerSettings
 from divtok.store.run import Run
 
 # A shell's background job ignores interrupts, and so would what it starts.

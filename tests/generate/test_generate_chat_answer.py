@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import chat
 
+from divtok.endpoints.client import Unusable
 from divtok.generate.chat_answer import read_answer, storable
-from divtok.servers.client import Unusable
 
 THOUGHT = "4 is 2 + 2"
 

@@ -9,11 +9,11 @@ import pytest
 from generate_samples import END_TOKEN, QUESTIONS, jobs
 
 from divtok.errors import ModelError, UsageError
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.replies import reply_batch
 from divtok.generate.sampler import key_generator
-from divtok.problems.encode import follow_up_ids
-from divtok.problems.prompts import CONFIDENCE_QUESTION, PROTOCOLS
+from divtok.protocols.encode import follow_up_ids
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS
 from divtok.records import Problem, Reply, Sampling, Trajectory
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, max_length=105)

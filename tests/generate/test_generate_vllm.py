@@ -20,10 +20,10 @@ import pytest
 from generate_samples import END_TOKEN, jobs
 
 from divtok.errors import MissingExtraError, ModelError, UsageError
-from divtok.generate.vllm_engine import load_vllm, row_seed
+from divtok.generate.engines.vllm import load_vllm, row_seed
 from divtok.models.load import load_model, load_tokenizer
 from divtok.models.packaged import resolve_model
-from divtok.problems.encode import prompt_ids
+from divtok.protocols.encode import prompt_ids
 from divtok.records import Sampling
 
 SAMPLING = Sampling(temperature=0.8, top_p=0.9, top_k=20, presence_penalty=1.0, max_length=200)

@@ -19,9 +19,9 @@ from paper_samples import (
 
 from divtok.errors import EXIT_USAGE, UsageError
 from divtok.paper.build import BUILDERS, is_finished, make_exhibits, make_runs, makeable
-from divtok.paper.material import Material
 from divtok.paper.recipe import TINY, ExhibitKind, NamedRun, chosen_recipes, recipes, runs_of
-from divtok.pipeline import whole
+from divtok.paper.run_tables import Material
+from divtok.stages import run as whole
 from divtok.store.run import Run
 
 NAME = "blackbox-tiny-0.5m"

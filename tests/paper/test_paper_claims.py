@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.evaluate.counted import Counted
 from divtok.evaluate.curves import accuracy_by_count
-from divtok.evaluate.sweep import Best, Surface
+from divtok.evaluate.sweep.counts import Counted
+from divtok.evaluate.sweep.surfaces import Best, Surface
 from divtok.paper import claims
 from divtok.paper.claims import ENOUGH, Figures, Trend
 from divtok.paper.exhibit import Finding

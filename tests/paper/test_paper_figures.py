@@ -20,14 +20,14 @@ from paper_samples import (
     write_run,
 )
 
-from divtok.evaluate.counted import FIELDS
 from divtok.evaluate.curves import wilson
 from divtok.evaluate.equal_length import within_length
+from divtok.evaluate.sweep.counts import FIELDS
 from divtok.paper import sweep_figures
 from divtok.paper.build import BUILDERS
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import FinishedRun, Material
 from divtok.paper.recipe import TINY, Recipe, recipes
+from divtok.paper.run_tables import FinishedRun, Material
 from divtok.records import Trace, Verdict
 from divtok.report.bars import BarsDisplay
 from divtok.report.figures import ReliabilityDisplay

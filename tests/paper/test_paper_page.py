@@ -17,9 +17,9 @@ from paper_samples import (
 
 from divtok.paper.build import make_exhibits
 from divtok.paper.exhibit import Exhibit, Finding
-from divtok.paper.material import Material
 from divtok.paper.page import Page, write_page
 from divtok.paper.recipe import TINY, chosen_recipes, recipes
+from divtok.paper.run_tables import Material
 from divtok.records import Verdict
 from divtok.report.panels import Line, Panel, PanelsDisplay
 from divtok.report.tables import Column, Row, Table

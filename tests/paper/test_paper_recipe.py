@@ -20,7 +20,7 @@ from divtok.paper.recipe import (
     recipes,
     runs_of,
 )
-from divtok.pipeline.choices import chosen_estimators, needed_evidence
+from divtok.stages.choices import chosen_estimators, needed_evidence
 
 SIDES = [(name, family) for name in recipes() for family in (None, TINY)]
 STATED = ("verbalized", "verbalized_top2", "verbalized_distribution")

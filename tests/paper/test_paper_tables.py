@@ -23,9 +23,9 @@ from paper_samples import (
 from divtok.errors import DataError, NothingScoredError
 from divtok.paper import tables
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import Material
-from divtok.paper.numbers import published_means
+from divtok.paper.published_numbers import published_means
 from divtok.paper.recipe import recipes
+from divtok.paper.run_tables import Material
 from divtok.records import Verdict
 from divtok.report.render import to_csv, to_markdown
 from divtok.report.tables import Cell, Row, Table

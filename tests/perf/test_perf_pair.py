@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from divtok.models.load import LoadedModel
-from divtok.trace.models import make_reader
 from divtok.trace.pair import Pair
+from divtok.trace.reader import make_reader
 from perf import pair as perf_pair
 from perf.__main__ import main
 

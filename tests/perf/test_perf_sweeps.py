@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from divtok.pipeline.sweeps import counted
+from divtok.stages.sweep import counted
 from perf import sweeps
 
 

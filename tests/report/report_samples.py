@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from divtok.evaluate.fit import ThetaFit, ThetaPoint
-from divtok.evaluate.group import ScoreColumn, ScoredGroup
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 from divtok.records import Evaluation, Interval
 
 HOSTILE = [

@@ -13,11 +13,11 @@ import pytest
 
 import divtok
 from divtok.families.presets import FAMILIES
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import load_model, load_tokenizer
 from divtok.models.packaged import resolve_model
 from divtok.problems.benchmarks import load_benchmark
-from divtok.problems.encode import prompt_ids
+from divtok.protocols.encode import prompt_ids
 from divtok.records import Trajectory
 from divtok.trace.pair import load_pair
 

@@ -9,15 +9,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from divtok.evidence.prm import RewardModel, load_prm
 from divtok.families.presets import FAMILIES
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.replies import reply_batch
-from divtok.grade.stated import read_rating, read_stated
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import LEVELS, stories
 from divtok.problems.benchmarks import load_benchmark
+from divtok.protocols.stated import read_rating, read_stated
 from divtok.records import Trajectory
-from divtok.trace.rewards import RewardModel, load_prm
 from training.check import auroc
 from training.mistakes import attempt_with_mistake, draw_attempt
 from training.solutions import write_solution

@@ -1,36 +1,12 @@
-"""Fixtures for tracing tests: saved pairs of random models, one for each architecture."""
+"""Fixtures for tracing tests, and what cannot be tested without numba."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-from trace_samples import ARCHITECTURES, SavedPair, byte_level_tokenizer, save_pair
+from trace_fixtures import any_saved_pair, offline, saved_pair, tokenizer
 
 from divtok.trace.kernels import cpu
 
+__all__ = ["any_saved_pair", "offline", "saved_pair", "tokenizer"]
+
 # Without numba there are no compiled loops to test.
 collect_ignore = [] if cpu.available() else ["test_trace_kernels_cpu.py"]
-
-
-@pytest.fixture(scope="session")
-def tokenizer() -> Any:
-    return byte_level_tokenizer()
-
-
-@pytest.fixture(scope="session", params=ARCHITECTURES)
-def any_saved_pair(request: pytest.FixtureRequest, tmp_path_factory: Any) -> SavedPair:
-    return save_pair(tmp_path_factory.mktemp(request.param), request.param)
-
-
-@pytest.fixture(scope="session")
-def saved_pair(tmp_path_factory: Any) -> SavedPair:
-    return save_pair(tmp_path_factory.mktemp("qwen2"), "qwen2")
-
-
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub model that is not there fails at once, not after a row of retries."""
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

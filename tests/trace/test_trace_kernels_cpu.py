@@ -14,9 +14,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_trace_heads import LiveBytes
+from test_trace_head_stage import LiveBytes
 
-from divtok.trace.heads import pair_metrics
+from divtok.trace.head_stage import pair_metrics
 from divtok.trace.kernels import cpu, cpu_math, cpu_product, plain
 from divtok.trace.kernels.common import COLUMNS, Head, HeadMetrics, Work, finish
 
@@ -393,7 +393,7 @@ def test_code_is_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_numba_is_only_imported_when_it_is_used() -> None:
-    code = "import sys, divtok.trace.heads; sys.exit('numba' in sys.modules)"
+    code = "import sys, divtok.trace.head_stage; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -17,7 +17,7 @@ from divtok.errors import ModelError, UsageError
 from divtok.models.load import LoadedModel, load_model, load_tokenizer
 from divtok.packed.packs import build_pack
 from divtok.trace.kernels.common import head_logits
-from divtok.trace.models import load_reader, make_reader
+from divtok.trace.reader import load_reader, make_reader
 
 
 def edit_json(path: Path, **changes: Any) -> None:

@@ -14,9 +14,9 @@ from trace_samples import SavedPair, bigram_reader, byte_level_tokenizer, trajec
 
 from divtok.errors import UsageError
 from divtok.packed.parts import Head
-from divtok.problems.encode import plain_prompt_ids
+from divtok.protocols.encode import plain_prompt_ids
 from divtok.trace.budget import Budget
-from divtok.trace.models import Reader, load_reader
+from divtok.trace.reader import Reader, load_reader
 from divtok.trace.readings import (
     read_states,
     read_trajectories,

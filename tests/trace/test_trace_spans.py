@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trace_samples import byte_level_tokenizer
 
 from divtok.errors import DataError
-from divtok.grade.extract import find_answer
+from divtok.protocols.extract import find_answer
 from divtok.trace.spans import answer_tokens, token_range, turn_end
 
 BYTE_LEVEL = byte_level_tokenizer()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.servers.client import Unusable
+from divtok.endpoints.client import Unusable
 from divtok.trace.topk.answers import (
     Place,
     TokenNames,

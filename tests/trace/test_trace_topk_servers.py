@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from model_server import ModelServer, Refused
 
+from divtok.endpoints.client import ServerClient
+from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ModelError, ServerError, UsageError
-from divtok.generate.engine import Job, generate_batch
+from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
-from divtok.servers.client import ServerClient
-from divtok.servers.settings import ServerSettings
 from divtok.trace.pair import load_pair
 from divtok.trace.topk.server_model import load_server_model
 from divtok.trace.topk.server_pair import ServerPair, load_server_pair

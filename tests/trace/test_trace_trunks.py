@@ -15,8 +15,8 @@ from divtok.models.load import LoadedModel, load_model
 from divtok.packed import packs
 from divtok.packed.packs import build_pack
 from divtok.trace.budget import Budget
-from divtok.trace.models import load_reader, make_reader
 from divtok.trace.pair import Pair, load_pair
+from divtok.trace.reader import load_reader, make_reader
 from divtok.trace.trunks import padded_trunk
 
 THETAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85)

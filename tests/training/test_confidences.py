@@ -14,8 +14,8 @@ import pytest
 
 from divtok.models.packaged import resolve_model
 from divtok.problems.arithmetic import stories
-from divtok.problems.encode import prompt_ids
-from divtok.problems.prompts import CONFIDENCE_QUESTION, messages_for
+from divtok.protocols.encode import prompt_ids
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
 from training import confidences
 from training.check import read_json, read_rating
 from training.confidences import (

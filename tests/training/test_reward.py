@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from divtok.evidence.prm import step_layout
 from divtok.models.load import load_tokenizer
 from divtok.models.packaged import resolve_model
 from divtok.problems.arithmetic import Step, Story, stories
-from divtok.trace.rewards import step_layout
 from training import reward
 from training.check import line_labels
 from training.data import TRAINING_LEVELS
@@ -107,7 +107,7 @@ def test_a_small_reward_model_trains_and_is_read_by_the_library(
 ) -> None:
     import shutil
 
-    from divtok.trace.rewards import load_prm
+    from divtok.evidence.prm import load_prm
 
     monkeypatch.setattr(reward, "BLOCK", 64)
     monkeypatch.setattr(reward, "EXAMPLES", 64)

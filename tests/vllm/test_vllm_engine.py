@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from divtok.errors import ModelError, UsageError
-from divtok.generate.engine import Job, generate_batch
-from divtok.generate.vllm_engine import load_vllm
+from divtok.generate.engines.vllm import load_vllm
+from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import load_model, load_tokenizer
 from divtok.problems.benchmarks import load_benchmark
 from divtok.records import Sampling

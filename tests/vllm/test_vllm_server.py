@@ -9,8 +9,8 @@ import pytest
 
 from divtok.models.load import load_tokenizer
 from divtok.problems.benchmarks import load_benchmark
-from divtok.problems.encode import prompt_ids
-from divtok.problems.prompts import messages_for
+from divtok.protocols.encode import prompt_ids
+from divtok.protocols.prompts import messages_for
 from divtok.records import Problem
 from divtok.trace.pair import Pair, load_pair
 

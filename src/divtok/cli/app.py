@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import (
-    check,
-    confidence,
-    demo,
-    evidence,
-    imports,
-    listing,
-    paper,
-    runs,
-    scoring,
-    sweep,
-)
+from divtok.cli import check, confidence, demo, paper, sweep
+from divtok.cli import gather as evidence
+from divtok.cli import import_ as imports
+from divtok.cli import ls as listing
+from divtok.cli import run as runs
+from divtok.cli import score as scoring
 
 app = typer.Typer(
     name="divtok",

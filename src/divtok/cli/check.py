@@ -12,8 +12,7 @@ from divtok.cli.options import JsonOption
 from divtok.config.run import RunConfig
 from divtok.errors import ModelError
 from divtok.models.load import DType
-from divtok.progress import say
-from divtok.trace.feasibility import (
+from divtok.planning.feasibility import (
     EFFICIENCY,
     Feasibility,
     ModelShape,
@@ -21,6 +20,7 @@ from divtok.trace.feasibility import (
     gigabytes,
     shared_context,
 )
+from divtok.progress import say
 
 
 def check(
@@ -74,7 +74,7 @@ def check(
     Reads configs and tokenizers, no weights, unless --measure is given. Exit code 1 where the job
     cannot be done, with the reason and the next step.
     """
-    from divtok.trace.preflight import Job, inspect_pair, measure_pair
+    from divtok.planning.preflight import Job, inspect_pair, measure_pair
 
     settings = RunConfig().trace
     job = Job(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import LimitOption, config_from
-from divtok.cli.runs import (
+from divtok.cli.run import (
     leave_if_failed,
     print_notes,
     print_tables,
     report_results,
 )
 from divtok.config.run import RunConfig
-from divtok.pipeline.results import Example, examples
 from divtok.progress import say
 from divtok.records import Evaluation
+from divtok.stages.evaluate import Example, examples
 from divtok.store.run import Run
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def demo(
     limit: LimitOption = DEMO_PROBLEMS,
 ) -> None:
     """Run the whole method on models that ship with divtok, and say what to look at."""
-    from divtok.pipeline.whole import run_stages
+    from divtok.stages.run import run_stages
 
     config = config_from(list(DEMO), limit=limit)
     store = Run.create_or_open(out)

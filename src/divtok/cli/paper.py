@@ -48,16 +48,16 @@ def paper(
     chosen = chosen_recipes(name, family)
     runs = runs_of(chosen, family, overrides or [])
     if plan:
-        from divtok.paper.planning.plan import as_json as plan_json
-        from divtok.paper.planning.plan import make_plan, print_plan
+        from divtok.planning.plan import as_json as plan_json
+        from divtok.planning.plan import make_plan, print_plan
 
         found = make_plan(runs, out, recipes=[recipe.name for recipe in chosen])
         print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
         return
     from divtok.paper.build import make_exhibits, make_runs, makeable
-    from divtok.paper.material import Material
     from divtok.paper.page import write_page
-    from divtok.pipeline.stages import failed_rows
+    from divtok.paper.run_tables import Material
+    from divtok.stages.grade import failed_rows
 
     left_out: list[str] = []
     if name == ALL:

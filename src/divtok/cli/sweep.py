@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from divtok.config.run import RunConfig
-    from divtok.evaluate.counted import Counted, Divergence
-    from divtok.evaluate.sweep import Surface
+    from divtok.evaluate.sweep.counts import Counted, Divergence
+    from divtok.evaluate.sweep.surfaces import Surface
 
 OPTIMISTIC = (
     "A theta chosen on the responses it is judged by looks better than it is: "
@@ -70,8 +70,9 @@ def sweep(
     Prints the theta with the lowest ECE beside the run's own, and writes the whole grid to
     report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too.
     """
-    from divtok.evaluate.counted import grids_with
-    from divtok.pipeline import results, sweeps
+    from divtok.evaluate.sweep.counts import grids_with
+    from divtok.stages import evaluate as results
+    from divtok.stages import sweep as sweeps
 
     store = open_run(run)
     config = results.stored_config(store)
@@ -103,8 +104,8 @@ def _sweep_all(
     k: Sequence[int],
 ) -> Iterator[Swept]:
     """By generator, pair and divergence: each benchmark, then their mean where there are more."""
-    from divtok.evaluate.sweep import mean_surface, sweep_lin, sweep_prod
-    from divtok.pipeline.results import protocol_of
+    from divtok.evaluate.sweep.surfaces import mean_surface, sweep_lin, sweep_prod
+    from divtok.stages.evaluate import protocol_of
 
     protocol, score = protocol_of(config), config.score
     together: dict[tuple[str, str, str], list[Counted]] = {}
@@ -129,7 +130,7 @@ def _sweep_all(
 
 def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
     """What is printed: one row for each n or k."""
-    from divtok.evaluate.sweep import best_theta
+    from divtok.evaluate.sweep.surfaces import best_theta
 
     surface = swept.surface
     for value in surface.values:

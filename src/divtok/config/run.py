@@ -24,13 +24,13 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.config.tree import override_tree, read_tree
+from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
 from divtok.errors import ConfigError, did_you_mean
 from divtok.families.presets import FAMILIES, Family, Generator, get_family
 from divtok.generate.extra_body import extra_body_problems
 from divtok.models.load import DType
-from divtok.problems.prompts import Protocol
+from divtok.protocols.prompts import Protocol
 from divtok.records import Sampling, Scalar
-from divtok.servers.settings import DEFAULT_KEY_VARIABLE, ServerSettings
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Engine = Literal["transformers", "vllm", "api", "imported"]

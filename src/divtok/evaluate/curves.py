@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError
-from divtok.evaluate.group import ScoreColumn, ScoredGroup, exclusions
 from divtok.evaluate.metrics import Floats, Ints, reliability_bins
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol, balanced_draws
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
 
 Z_95 = 1.959963984540054
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from divtok.errors import DataError
 from divtok.evaluate.bootstrap import LEVELS, times_drawn
-from divtok.evaluate.group import ScoredGroup
 from divtok.evaluate.metrics import auroc
+from divtok.evaluate.scored_group import ScoredGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError, UsageError, did_you_mean
-from divtok.evaluate.balanced import draws_of, linear_figures
-from divtok.evaluate.counted import Counts, checked_grid, count_above, stored_thetas
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.sweep import lowest_index
+from divtok.evaluate.sweep.counts import Counts, checked_grid, count_above, stored_thetas
+from divtok.evaluate.sweep.grid import draws_of, linear_figures
+from divtok.evaluate.sweep.surfaces import lowest_index
 from divtok.records import Trace
 
 # Written as k / 20, so that each value is the double nearest to its decimal.

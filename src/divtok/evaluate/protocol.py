@@ -15,8 +15,8 @@ import numpy as np
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
 from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
-from divtok.evaluate.group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
 from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
 from divtok.records import Evaluation, Interval, Verdict
 
 RANKING_ONLY = "ranking only"

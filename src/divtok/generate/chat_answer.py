@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from divtok.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
+from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
+from divtok.endpoints.client import Unusable
 from divtok.records import FinishReason, FloatArray
-from divtok.servers.client import Unusable
 
 # The server broke off; what it has so far is not the model's whole answer.
 _BROKEN_OFF = ("abort", "error", "insufficient_system_resource")

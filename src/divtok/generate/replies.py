@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
 from divtok.models.load import LoadedModel
-from divtok.problems.encode import follow_up_ids
-from divtok.problems.prompts import CONFIDENCE_QUESTION
+from divtok.protocols.encode import follow_up_ids
+from divtok.protocols.prompts import CONFIDENCE_QUESTION
 from divtok.records import Reply, Sampling, Trajectory
 
 MAX_TOKENS = 512

@@ -8,11 +8,11 @@ answer comes with a stated confidence, `read_stated` reads both, and `read_ratin
 further question.
 """
 
-from divtok.grade.boxed import AnswerSpan
-from divtok.grade.extract import extract_answer, find_answer
 from divtok.grade.grader import grade_answer, grade_trajectories, judge_answer
 from divtok.grade.judgement import Judgement
-from divtok.grade.stated import Stated, read_rating, read_stated
+from divtok.protocols.boxed import AnswerSpan
+from divtok.protocols.extract import extract_answer, find_answer
+from divtok.protocols.stated import Stated, read_rating, read_stated
 
 __all__ = [
     "AnswerSpan",

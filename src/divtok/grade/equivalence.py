@@ -11,7 +11,6 @@ import math
 import re
 
 from divtok.errors import UsageError
-from divtok.grade.boxed import BOX_COMMAND, find_boxed
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.limits import too_complex, too_long
 from divtok.grade.normalize import fold_words, normalize, plain_words, squeeze
@@ -21,6 +20,7 @@ from divtok.grade.numbers import (
     read_stated_number,
     same_number,
 )
+from divtok.protocols.boxed import BOX_COMMAND, find_boxed
 from divtok.records import Verdict
 
 ANSWER_BLANK = "answer is blank"

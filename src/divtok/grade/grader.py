@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from divtok.grade.equivalence import clean_gold, decide
-from divtok.grade.extract import NO_ANSWER_FOUND, extract_answer
 from divtok.grade.judgement import Judgement, undetermined
 from divtok.grade.limits import (
     DEFAULT_TIME_LIMIT,
@@ -23,6 +22,7 @@ from divtok.grade.limits import (
     check_time_limit,
     check_workers,
 )
+from divtok.protocols.extract import NO_ANSWER_FOUND, extract_answer
 from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict
 
 if TYPE_CHECKING:  # what starts processes is slow to import, and most answers do not need it

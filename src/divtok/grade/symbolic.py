@@ -21,10 +21,10 @@ import sympy.parsing.sympy_parser
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy.core.sympify import SympifyError
 
-from divtok.grade.boxed import BOX_COMMAND
 from divtok.grade.equivalence import prepare
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.precision import agree, bits
+from divtok.protocols.boxed import BOX_COMMAND
 
 MAX_BITS = 2.0**22  # more than a million decimal digits
 

@@ -13,11 +13,11 @@ from divtok.config.run import resolve
 from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import Material
 from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
-from divtok.pipeline.choices import chosen_estimators
-from divtok.pipeline.results import stored_config
+from divtok.paper.run_tables import Material
 from divtok.progress import say, track
+from divtok.stages.choices import chosen_estimators
+from divtok.stages.evaluate import stored_config
 from divtok.store.run import Run, is_run
 
 Builder = Callable[[Recipe, Material], Exhibit]
@@ -39,7 +39,7 @@ BUILDERS: Mapping[ExhibitKind, Builder] = {
 
 def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = False) -> list[Run]:
     """Bring every run up to its confidences; a finished one is left alone."""
-    from divtok.pipeline.whole import run_stages
+    from divtok.stages.run import run_stages
 
     unmade = unmakeable(runs, folder)
     if unmade:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.evaluate.counted import Counted
 from divtok.evaluate.curves import CountPoint
 from divtok.evaluate.equal_length import within_length
-from divtok.evaluate.sweep import Best, Surface
+from divtok.evaluate.sweep.counts import Counted
+from divtok.evaluate.sweep.surfaces import Best, Surface
 from divtok.paper.exhibit import Finding
-from divtok.paper.material import short
+from divtok.paper.run_tables import short
 from divtok.records import Evaluation
 from divtok.report.labels import label
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from divtok.evaluate.counted import Counted
 from divtok.evaluate.curves import CountPoint, accuracy_by_count, wilson
+from divtok.evaluate.sweep.counts import Counted
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.figures import by_size, figure_title
-from divtok.paper.material import Material, left_out, short
-from divtok.paper.numbers import FACTS
+from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
+from divtok.paper.run_tables import Material, left_out, short
 from divtok.report.panels import Line, Panel, PanelsDisplay
 
 RATIO_BINS = 10

@@ -8,10 +8,10 @@ from divtok.errors import DataError
 from divtok.evaluate.curves import reliability_of
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import Material, short
-from divtok.paper.numbers import WHITEBOX_ESTIMATORS
-from divtok.paper.planning.model_facts import find_model
+from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.paper.recipe import Recipe
+from divtok.paper.run_tables import Material, short
+from divtok.planning.model_facts import find_model
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import ReliabilityDisplay
 from divtok.report.labels import in_order

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import FinishedRun, short
+from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
 from divtok.report.render import shown, to_csv, to_latex, to_markdown
 from divtok.report.tables import Row, Table, rank_marks

@@ -172,7 +172,7 @@ def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
 
 
 def _folder() -> Any:
-    return resources.files("divtok") / "recipes"
+    return resources.files("divtok.paper") / "recipes"
 
 
 @cache

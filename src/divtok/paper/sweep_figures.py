@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from divtok.errors import DataError
-from divtok.evaluate.counted import DIVERGENCES, Counted, Divergence
-from divtok.evaluate.sweep import Best, Surface, best_theta, mean_surface, sweep_lin, sweep_prod
+from divtok.evaluate.sweep.counts import DIVERGENCES, Counted, Divergence
+from divtok.evaluate.sweep.surfaces import (
+    Best,
+    Surface,
+    best_theta,
+    mean_surface,
+    sweep_lin,
+    sweep_prod,
+)
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.figures import by_size, figure_title
-from divtok.paper.material import FinishedRun, Material, left_out, on_grid, short
 from divtok.paper.recipe import DEFAULT_VALUES, Recipe
+from divtok.paper.run_tables import FinishedRun, Material, left_out, on_grid, short
 from divtok.report.maps import HeatMap, MapsDisplay
 from divtok.report.panels import Line, Panel, PanelsDisplay
 

@@ -10,8 +10,7 @@ from divtok.errors import DataError
 from divtok.paper import claims
 from divtok.paper.claims import Figures
 from divtok.paper.exhibit import Exhibit
-from divtok.paper.material import FinishedRun, Material, short
-from divtok.paper.numbers import (
+from divtok.paper.published_numbers import (
     NO_ESTIMATOR,
     WHITEBOX_ESTIMATORS,
     Published,
@@ -19,6 +18,7 @@ from divtok.paper.numbers import (
     published_means,
 )
 from divtok.paper.recipe import Recipe
+from divtok.paper.run_tables import FinishedRun, Material, short
 from divtok.report.tables import Cell, Column, Row, Table, metric_table
 
 Metric = Literal["ece", "auroc"]

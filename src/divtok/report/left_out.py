@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from divtok.evaluate.group import LeftOut
+from divtok.evaluate.scored_group import LeftOut
 from divtok.report.text import markdown
 
 

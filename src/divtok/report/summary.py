@@ -11,9 +11,9 @@ from statistics import fmean
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.group import LeftOut
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.scored_group import LeftOut
 from divtok.records import Evaluation
 from divtok.report.certified import certified_markdown
 from divtok.report.labels import in_order, label

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from divtok.errors import DataError
-from divtok.evaluate.group import EXCLUSION_REASONS
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
+from divtok.evaluate.scored_group import EXCLUSION_REASONS
 from divtok.records import Evaluation, Interval, Scalar
 from divtok.report.labels import DEFAULT_LABELS, SUPERVISED, in_order, label
 

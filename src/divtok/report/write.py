@@ -14,9 +14,9 @@ from divtok.evaluate.certified import Certified
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.group import LeftOut, ScoredGroup
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.scored_group import LeftOut, ScoredGroup
 from divtok.records import Evaluation
 from divtok.report.figures import (
     CountDisplay,

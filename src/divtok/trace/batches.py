@@ -18,7 +18,7 @@ from divtok.packed.packs import Ids, Indices, plan_packs
 from divtok.progress import say
 from divtok.records import Trajectory
 from divtok.trace.budget import Budget
-from divtok.trace.heads import default_workspace
+from divtok.trace.head_stage import default_workspace
 
 if TYPE_CHECKING:
     import torch

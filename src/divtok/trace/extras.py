@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from divtok.errors import UsageError
+from divtok.evidence.projection import Projection
 from divtok.packed.packs import Indices
 from divtok.packed.parts import Head
 from divtok.records import Chain, FloatArray, Reading, Trace
-from divtok.trace.projection import Projection
 from divtok.trace.readings import failed_reading, make_reading, token_logprobs
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divtok.errors import ModelError
+from divtok.evidence.uqac.attention import AttentionLog
+from divtok.evidence.uqac.find import chain_of
 from divtok.models.load import DType, Tokenizer
 from divtok.packed.packs import Ids, Pack, build_pack
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
-from divtok.trace.attention import AttentionLog
+from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, row_of, too_long
 from divtok.trace.budget import Budget
 from divtok.trace.extras import Extras, Read
-from divtok.trace.heads import pair_metrics
-from divtok.trace.models import Reader, load_reader
-from divtok.trace.rows import trace_of, trace_without_numbers
-from divtok.trace.uqac import chain_of
+from divtok.trace.head_stage import pair_metrics
+from divtok.trace.reader import Reader, load_reader
 
 if TYPE_CHECKING:
     import torch

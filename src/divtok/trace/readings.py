@@ -14,13 +14,13 @@ import numpy as np
 
 from divtok.errors import UsageError
 from divtok.packed.packs import build_pack
-from divtok.problems.encode import plain_prompt_ids
+from divtok.protocols.encode import plain_prompt_ids
 from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, read_rows, row_of, too_long
 from divtok.trace.budget import Budget
-from divtok.trace.heads import default_workspace
+from divtok.trace.head_stage import default_workspace
 from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
-from divtok.trace.models import Reader
+from divtok.trace.reader import Reader
 
 if TYPE_CHECKING:
     from torch import Tensor

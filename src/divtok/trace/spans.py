@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 
 from divtok.errors import DataError
-from divtok.grade.extract import find_answer
 from divtok.models.load import Tokenizer
+from divtok.protocols.extract import find_answer
 
 _TAILS = (64, 1024)
 _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a character

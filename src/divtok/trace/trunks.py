@@ -1,7 +1,7 @@
 """Running a model's trunk over a pack: hidden states for every token.
 
 Without padding where every lane can be made to attend to itself alone, and on padded rows where
-not; `divtok.trace.models` finds out which.
+not; `divtok.trace.reader` finds out which.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from divtok.evidence.uqac.attention import AttentionLog
 from divtok.packed.attention import LaneAttention, Recurring
 from divtok.packed.decoder import Attend, NotPackable, PackedDecoder
 from divtok.packed.packs import Indices, Lane, Pack, like_lengths, padded_rows
-from divtok.trace.attention import AttentionLog
 
 if TYPE_CHECKING:
     import torch

@@ -75,7 +75,7 @@ class RowKernel(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """The arguments of the head stage, checked: see `divtok.trace.heads.pair_metrics`."""
+    """The arguments of the head stage, checked: see `divtok.trace.head_stage.pair_metrics`."""
 
     hidden_p: Tensor  # [T, Dp]
     head_p: Head

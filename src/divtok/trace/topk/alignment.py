@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from divtok.endpoints.client import ServerClient, Unusable
 from divtok.errors import ServerError
-from divtok.problems.encode import plain_prompt_ids
-from divtok.servers.client import ServerClient, Unusable
+from divtok.protocols.encode import plain_prompt_ids
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.asking import Asker, value_of
 from divtok.trace.topk.known import Rounding, unsound

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from divtok.endpoints.client import Unusable
 from divtok.models.load import Tokenizer
-from divtok.servers.client import Unusable
 from divtok.trace.divergence import FloatArray64
 from divtok.trace.topk.known import Known, Rounding
 

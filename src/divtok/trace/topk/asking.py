@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from divtok.endpoints.client import Posted, ServerClient
+from divtok.endpoints.many import for_each
+from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ServerError
-from divtok.servers.client import Posted, ServerClient
-from divtok.servers.each import for_each
-from divtok.servers.settings import ServerSettings
 from divtok.trace.topk.answers import (
     Place,
     TokenNames,

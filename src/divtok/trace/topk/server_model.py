@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from divtok.endpoints.client import ServerClient
+from divtok.endpoints.settings import ServerSettings
+from divtok.endpoints.words import tidy
 from divtok.errors import (
     ModelError,
     ServerError,
@@ -22,9 +25,6 @@ from divtok.models.load import (
     model_place,
     read_config,
 )
-from divtok.servers.client import ServerClient
-from divtok.servers.settings import ServerSettings
-from divtok.servers.words import tidy
 from divtok.trace.topk.alignment import check_alignment
 from divtok.trace.topk.answers import TokenNames
 from divtok.trace.topk.asking import TRY_LATER, WRITTEN_TOKENS, Asker, Form, with_client

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from divtok.endpoints.client import Posted, ServerClient
+from divtok.endpoints.many import for_each
+from divtok.endpoints.settings import ServerSettings
 from divtok.errors import UsageError
 from divtok.packed.packs import Ids
 from divtok.records import Trace, Trajectory
-from divtok.servers.client import Posted, ServerClient
-from divtok.servers.each import for_each
-from divtok.servers.settings import ServerSettings
+from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, row_of, too_long
 from divtok.trace.divergence import FloatArray64
 from divtok.trace.pair import check_vocabularies
-from divtok.trace.rows import trace_of, trace_without_numbers
 from divtok.trace.topk.answers import known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.exact import exact_columns, is_whole

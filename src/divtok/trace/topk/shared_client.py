@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from divtok.servers.client import ServerClient
-from divtok.servers.settings import ServerSettings
+from divtok.endpoints.client import ServerClient
+from divtok.endpoints.settings import ServerSettings
 
 
 class SharedClient:

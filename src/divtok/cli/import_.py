@@ -1,0 +1,148 @@
+"""The verb import: trajectories that other tools made, into a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
+from divtok.errors import UsageError
+from divtok.importers import FORMATS, ImportOptions
+from divtok.importers.columns import FIELDS, parse_columns
+from divtok.progress import say
+from divtok.protocols.prompts import PROTOCOLS
+from divtok.store.run import Run
+
+if TYPE_CHECKING:
+    from divtok.stages.import_files import ImportedFile
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
+    file_format: Annotated[
+        str,
+        typer.Option("--format", metavar=f"<{'|'.join(FORMATS)}>", help="What wrote the files."),
+    ],
+    out: OutOption = None,
+    name: NameOption = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="FIELD=COLUMN",
+            help="Where a field stands, as in question=doc.text; an empty column: nowhere. Fields: "
+            f"{', '.join(FIELDS)}.",
+        ),
+    ] = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option("--problems", help="JSONL with id, problem and answer, joined by id."),
+    ] = None,
+    requests: Annotated[
+        Path | None, typer.Option("--requests", help="Request file of an OpenAI batch.")
+    ] = None,
+    generator: Annotated[
+        str | None, typer.Option("--generator", help="Model that wrote the responses.")
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="Name of the set of problems.")
+    ] = None,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            "--protocol", metavar=f"<{'|'.join(PROTOCOLS)}>", help="How the generator was asked."
+        ),
+    ] = "cot",
+    family: FamilyOption = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Set bad rows aside instead of stopping.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring trajectories that other tools made into a run, to be scored.
+
+    The same command again changes nothing; other files add to the run.
+    """
+    from divtok.stages.import_files import import_files
+
+    if name is None and out is None:
+        raise UsageError("The import needs a run.", next_step="Give --name NAME or --out FOLDER.")
+    for text in (generator, benchmark):
+        if text is not None and not text.strip():
+            raise UsageError("--generator or --benchmark is empty.", next_step="Give a name.")
+    options = ImportOptions(
+        format=file_format,
+        columns=parse_columns(column or []),
+        generator=generator,
+        benchmark=benchmark,
+        protocol=protocol,
+        problems=problems,
+        requests=requests,
+        skip_bad=skip_bad,
+    )
+    store = Run.create_or_open(run_folder(name, out, default=""))
+    with store.lock():
+        found = import_files(store, files, options, family=family)
+    _say_notes(store, found)
+    summary = _summary(store)
+    if as_json:
+        rows = [dataclasses.asdict(file) for file in found]
+        print(json.dumps({"files": rows, "run": summary}, indent=2))
+    else:
+        _print(store, found, summary)
+
+
+def _summary(store: Run) -> dict[str, Any]:
+    """What the run holds now."""
+    trajectories, problems = store.trajectories.read(), store.problems.read()
+    return {
+        "trajectories": len(trajectories),
+        "problems": len(problems),
+        "gold_answers": sum(problem.answer is not None for problem in problems),
+        "generators": dict(Counter(t.generator for t in trajectories)),
+        "benchmarks": dict(Counter(t.benchmark for t in trajectories)),
+        "finish_reasons": dict(Counter(t.finish_reason for t in trajectories)),
+    }
+
+
+def _say_notes(store: Run, found: list[ImportedFile]) -> None:
+    from divtok.report.text import visible
+    from divtok.stages.import_files import BAD_ROWS_FILE
+
+    for note in dict.fromkeys(note for file in found for note in file.notes):
+        say(f"import: {visible(note)}")
+    for file in found:
+        if file.set_aside and not file.already:
+            say(
+                f"import: {file.set_aside} of {file.rows} rows of {visible(file.name)} were set "
+                f"aside; why stands in {store.path / BAD_ROWS_FILE}"
+            )
+
+
+def _print(store: Run, found: list[ImportedFile], summary: dict[str, Any]) -> None:
+    from divtok.report.text import visible
+
+    def listed(counts: dict[str, int]) -> str:
+        return ", ".join(f"{visible(name)} ({count})" for name, count in counts.items())
+
+    for file in found:
+        if file.already:
+            print(f"{visible(file.name)}: was imported before, nothing changed")
+            continue
+        parts = [f"{file.rows} rows", f"{file.trajectories} trajectories"]
+        parts += [f"{file.repeated} there already"] if file.repeated else []
+        parts += [f"{file.set_aside} set aside"] if file.set_aside else []
+        print(f"{visible(file.name)}: {', '.join(parts)}")
+    known, problems = summary["gold_answers"], summary["problems"]
+    print(f"run: {store.path}")
+    print(f"trajectories: {summary['trajectories']}, ended by {listed(summary['finish_reasons'])}")
+    print(f"problems: {problems}, of which {known} have a gold answer")
+    print(f"benchmarks: {listed(summary['benchmarks'])}")
+    print(f"generators: {listed(summary['generators'])}")
+    print(f"next: divtok score {shlex.quote(str(store.path))} --pair P Q")

@@ -1,0 +1,1 @@
+"""Every theta, n and k at once, from counts alone."""

@@ -1,0 +1,331 @@
+"""Process rewards: what a reward model gives to each line of a response.
+
+Reads models laid out like Skywork-o1-Open-PRM: a language model's backbone and a value head with
+one output. Knows how such a model is fed and read; not how a confidence is made of its rewards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from divtok.errors import ModelError
+from divtok.models.errors import need_transformers, reading
+from divtok.models.load import DType, LoadedModel, load_model, load_tokenizer, model_place
+from divtok.packed.packs import build_pack
+from divtok.packed.parts import length_switch
+from divtok.packed.probe import make_probe
+from divtok.protocols.encode import response_ids, text_ids
+from divtok.records import StepRewards
+from divtok.trace.batches import Row, read_rows
+from divtok.trace.budget import Budget
+from divtok.trace.kernels.common import Head, head_logits
+from divtok.trace.reader import Reader, checked_reader
+from divtok.trace.trunks import padded_trunk
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+VALUE_WEIGHT = "v_head.summary.weight"  # [1, D]
+VALUE_BIAS = "v_head.summary.bias"  # [1]
+
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StepLayout:
+    """What a reward model reads. `flagged` are positions in `token_ids`, the newline of each line.
+
+    The hidden state at a flagged position gives that line's reward.
+    """
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    flagged: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lines(Row):
+    """A row with one more token behind it, since a row's last token is not read.
+
+    `flagged` [S] are the places, among the states that predict the row's tokens, of the lines'
+    newlines: the state of a token predicts the next.
+    """
+
+    flagged: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewardModel:
+    """A process reward model. `reader.head` is its value head, in float32."""
+
+    reader: Reader
+
+    @property
+    def name(self) -> str:
+        return self.reader.name
+
+    def rewards(
+        self, rows: Sequence[tuple[str, str, str]], *, budget: Budget | None = None
+    ) -> list[StepRewards]:
+        """Rewards of every line for each (key, question, response text), in order.
+
+        A response without text, one too long for the model and one with broken values get no
+        rewards and the reason. Where memory runs out the budget shrinks and the work goes on; give
+        the same budget to the next call.
+        """
+        found: list[StepRewards | None] = []
+        lines: list[_Lines] = []
+        for key, question, text in rows:
+            layout = step_layout(self.reader.tokenizer, question, text)
+            reason = self._unreadable(layout, text)
+            found.append(None if reason is None else self._failed(key, reason))
+            if reason is None:
+                lines.append(_lines(key, layout))
+        read = iter(
+            read_rows(
+                lines,
+                self._read,
+                budget=budget or Budget(),
+                device=self.reader.device,
+                switches=[s for s in (self.reader.length_switch,) if s is not None],
+                doing="rewards",
+            )
+        )
+        return [next(read) if rewards is None else rewards for rewards in found]
+
+    def _unreadable(self, layout: StepLayout, text: str) -> str | None:
+        if not text.strip():
+            return "the response has no text"
+        limit, asked = self.reader.context_length, len(layout.prompt_ids)
+        length = asked + len(layout.token_ids)
+        if limit is not None and length > limit:
+            return (
+                f"question {asked} + response {len(layout.token_ids)} = {length} tokens, "
+                f"{self.name} reads {limit}"
+            )
+        return None
+
+    def _read(self, rows: Sequence[_Lines], workspace_bytes: int) -> list[StepRewards]:
+        import torch
+
+        pack = build_pack([row.prompt_ids for row in rows], [row.token_ids for row in rows])
+        flagged: list[int] = []
+        start = 0
+        for row in rows:
+            flagged += [start + place for place in row.flagged]
+            start += len(row.token_ids)
+        with torch.inference_mode():
+            hidden = self.reader.trunk(pack)
+            states = hidden[torch.from_numpy(pack.predicts[flagged]).to(hidden.device)]
+            values = head_logits(self.reader.head, states, weight_bytes=workspace_bytes)[:, 0]
+            rewards, finite = values.sigmoid().cpu().numpy(), values.isfinite().cpu().numpy()
+        cuts = np.cumsum([len(row.flagged) for row in rows])[:-1]
+        return [
+            self._step_rewards(row.key, *parts)
+            for row, *parts in zip(
+                rows, np.split(rewards, cuts), np.split(finite, cuts), strict=True
+            )
+        ]
+
+    def _step_rewards(self, key: str, rewards: Any, finite: Any) -> StepRewards:
+        if finite.all():
+            return StepRewards(key, self.name, rewards.copy())
+        line = int(np.argmin(finite)) + 1
+        return self._failed(
+            key, f"the value that {self.name} gives to line {line} of {len(finite)} is no number"
+        )
+
+    def _failed(self, key: str, reason: str) -> StepRewards:
+        return StepRewards(key, self.name, np.empty(0, dtype=np.float32), reason)
+
+
+def step_layout(tokenizer: Any, question: str, response: str) -> StepLayout:
+    """Question and response as the model was trained to read them; no chat template.
+
+    The prompt is the begin-of-text token, the question and a newline. Every line of the response,
+    a blank one too, ends with the newline token that is flagged; the last one also where the
+    text does not end with a newline, and after one that does there is a last, blank line.
+    """
+    _check_begin(tokenizer)
+    newline = response_ids(tokenizer, "\n")[-1]
+    token_ids: list[int] = []
+    flagged: list[int] = []
+    for line in response.split("\n"):
+        if line:
+            token_ids += response_ids(tokenizer, line)
+        flagged.append(len(token_ids))
+        token_ids.append(newline)
+    prompt = text_ids(tokenizer, question + "\n", begin=True)
+    return StepLayout(prompt, tuple(token_ids), tuple(flagged))
+
+
+def load_prm(
+    ref: str,
+    *,
+    revision: str | None = None,
+    dtype: DType = "auto",
+    device: str | torch.device | None = None,
+    device_map: str | None = None,
+    trust_remote_code: bool = False,
+) -> RewardModel:
+    """A process reward model from a folder, a packaged name or the hub: backbone and value head.
+
+    What is cheap to find out is found out before the backbone is read.
+    """
+    need_transformers()
+    tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trust_remote_code)
+    _check_begin(tokenizer)
+    weight, bias = _value_head(ref, revision)
+    with _without_warnings():
+        loaded = load_model(
+            ref,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+            backbone=True,
+        )
+    return RewardModel(_make_reader(loaded, weight, bias))
+
+
+@contextmanager
+def _without_warnings() -> Generator[None]:
+    """transformers warns of weights that a backbone has no use for: here, both heads."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _lines(key: str, layout: StepLayout) -> _Lines:
+    return _Lines(
+        key,
+        np.array(layout.prompt_ids, dtype=np.int64),
+        np.array([*layout.token_ids, 0], dtype=np.int64),
+        flagged=tuple(place + 1 for place in layout.flagged),
+    )
+
+
+def _check_begin(tokenizer: Any) -> None:
+    if not tokenizer.bos_token:
+        raise ModelError(
+            f"The tokenizer '{tokenizer.name_or_path}' has no begin-of-text token, with which a "
+            "reward model's input starts.",
+            next_step="Set bos_token in its tokenizer_config.json, as Skywork's models do.",
+        )
+
+
+def _make_reader(loaded: LoadedModel, weight: Tensor, bias: Tensor) -> Reader:
+    """Backbone and value head as a reader: packed where that gives what the backbone gives."""
+    import torch
+
+    embedding = loaded.model.get_input_embeddings().weight
+    settings = loaded.model.config.get_text_config()
+    _check_sizes(loaded, embedding, settings.hidden_size, weight)
+    reader = Reader(
+        name=loaded.name,
+        tokenizer=loaded.tokenizer,
+        trunk=padded_trunk(loaded.model, loaded.device),
+        # For the probe, a head that leaves the hidden states as they are.
+        head=Head(torch.eye(settings.hidden_size, dtype=loaded.dtype, device=loaded.device)),
+        context_length=getattr(settings, "max_position_embeddings", None),
+        end_ids=loaded.end_ids,
+        device=loaded.device,
+        dtype=loaded.dtype,
+        revision=loaded.revision,
+        packed=False,
+        length_switch=length_switch(settings),
+    )
+    probe = make_probe(min(len(loaded.tokenizer), len(embedding)))
+    whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype, gives="last_hidden_state")
+    reader = checked_reader(reader, loaded.model, probe, whole)
+    wide = [x.to(loaded.device, torch.float32) for x in (weight, bias)]
+    return replace(reader, head=Head(weight=wide[0], bias=wide[1]))
+
+
+def _check_sizes(loaded: LoadedModel, embedding: Tensor, hidden_size: int, weight: Tensor) -> None:
+    if list(weight.shape) != [1, hidden_size]:
+        raise ModelError(
+            f"The value head of '{loaded.name}' has shape {list(weight.shape)}; its backbone needs "
+            f"[1, {hidden_size}].",
+            next_step="Use a process reward model with one value for each token.",
+        )
+    if loaded.tokenizer_width > len(embedding):
+        raise ModelError(
+            f"The tokenizer of '{loaded.name}' knows {loaded.tokenizer_width} tokens, the model "
+            f"only {len(embedding)}.",
+            next_step="Fetch it again: tokenizer and weights do not belong together.",
+        )
+
+
+def _value_head(ref: str, revision: str | None) -> tuple[Tensor, Tensor]:
+    """Weight [1, D] and bias [1] from the checkpoint's safetensors, whole or in shards."""
+    from safetensors import safe_open
+
+    found: dict[str, Tensor] = {}
+    next_step = "Check that the model is complete; if it was fetched, fetch it again."
+    with reading(f"The value head of '{ref}'", next_step=next_step):
+        for path in _weight_files(ref, revision):
+            with safe_open(path, framework="pt") as weights:
+                for name in {VALUE_WEIGHT, VALUE_BIAS} & set(weights.keys()):
+                    found[name] = weights.get_tensor(name)
+    missing = [name for name in (VALUE_WEIGHT, VALUE_BIAS) if name not in found]
+    if missing:
+        raise ModelError(
+            f"The model '{ref}' is no process reward model: its weights have no "
+            f"{' and no '.join(missing)}.",
+            next_step="Use a model in the layout of Skywork-o1-Open-PRM.",
+        )
+    return found[VALUE_WEIGHT], found[VALUE_BIAS]
+
+
+def _weight_files(ref: str, revision: str | None) -> set[Path]:
+    """The safetensors files that hold the value head, if any does."""
+    place = model_place(ref)
+    whole = _fetch(place, _WHOLE, revision)
+    if whole is not None:
+        return {whole}
+    index = _fetch(place, _INDEX, revision)
+    if index is None:
+        raise ModelError(
+            f"The model '{ref}' has no {_WHOLE} and no {_INDEX}; weights are read from safetensors "
+            "only.",
+            next_step="Convert pytorch_model.bin files to safetensors, or use another checkpoint.",
+        )
+    shards: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
+    names = {shards[name] for name in (VALUE_WEIGHT, VALUE_BIAS) if name in shards}
+    files = {name: _fetch(place, name, revision) for name in names}
+    for name, path in files.items():
+        if path is None:
+            raise ModelError(
+                f"The model '{ref}' lacks the file {name} that its {_INDEX} names.",
+                next_step="Fetch it again.",
+            )
+    return {path for path in files.values() if path is not None}
+
+
+def _fetch(place: str, name: str, revision: str | None) -> Path | None:
+    """A model's file from its folder or the hub; None where it has none of this name."""
+    if Path(place).is_dir():
+        path = Path(place) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(place, name, revision=revision))
+    except EntryNotFoundError:
+        return None

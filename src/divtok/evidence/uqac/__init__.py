@@ -1,0 +1,1 @@
+"""UQAC: the response tokens that attention links to the answer."""

@@ -1,0 +1,1 @@
+"""What trajectories come from: transformers, vLLM or a server."""

@@ -1,0 +1,210 @@
+"""Responses from logs of Inspect: `.eval` files (zip) and their `.json` form.
+
+A response is what the sample's last output says. An epoch is a sample of the problem; one that
+ended in an error, or without any output, is a failed row with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from divtok.errors import DataError
+from divtok.importers.columns import NOT_THERE, check_named, value_at
+from divtok.importers.imported import BadRow, Imported, checked_name, gold_answer, shown
+from divtok.importers.lines import NEXT_STEP, Line, each, line_at
+from divtok.importers.messages import Outcome, choice_outcome, failed, last_user_message
+from divtok.importers.zip_members import ZipMembers
+from divtok.json_lines import json_object, read_bytes
+
+COLUMN_FIELDS = ("question", "answer", "id")
+
+_HEADER = "header.json"
+_START = "_journal/start.json"  # stands in for the header of a log that was never finished
+_SAMPLES = "samples/"
+_ATTACHMENT = "attachment://"
+# The rest of a sample, its events above all, can be large and says nothing that is needed here.
+_KEPT = ("id", "epoch", "input", "target", "output", "error", "limit", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    model: str | None
+    task: str | None
+    choices: int  # responses for each epoch
+
+
+def read_inspect(
+    path: Path, *, columns: Mapping[str, str], skip_bad: bool = False
+) -> Iterator[Imported | BadRow]:
+    header, lines = _from_json(path) if path.suffix == ".json" else _from_zip(path)
+    if not lines:
+        raise DataError(f"{path} holds no sample.", next_step="Check that the log has any.")
+    check_named([line.row for line in lines if line.fault is None], columns, str(path))
+
+    def parse(line: Line) -> Iterator[Imported]:
+        return _imported(line, header, columns)
+
+    yield from each(lines, parse, skip_bad=skip_bad)
+
+
+def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
+    with ZipMembers(path) as members:
+        names = members.names()
+        first = next((name for name in (_HEADER, _START) if name in names), None)
+        if first is None:
+            raise DataError(
+                f"{path} is no log of Inspect: it has neither {_HEADER} nor {_START}.",
+                next_step="Check the path and --format.",
+            )
+        header = _header(
+            json_object(members.read(first), members.where(first), next_step=NEXT_STEP)
+        )
+
+        def sample_in(name: str) -> Line:
+            return line_at(
+                members.where(name),
+                lambda where: _needed(
+                    json_object(members.read(name), where, next_step=NEXT_STEP), where
+                ),
+            )
+
+        samples = [n for n in names if n.startswith(_SAMPLES) and n.endswith(".json")]
+        return header, [sample_in(name) for name in samples]
+
+
+def _from_json(path: Path) -> tuple[_Header, list[Line]]:
+    log = json_object(read_bytes(path), str(path), next_step=NEXT_STEP)
+    samples = log.get("samples")
+    if not isinstance(samples, list):
+        raise DataError(
+            f"{path} is no log of Inspect: it has no list of samples.",
+            next_step="Check the path and --format.",
+        )
+
+    def numbered(number: int, sample: Any) -> Line:
+        return line_at(f"{path}, sample {number}", lambda where: _needed(sample, where))
+
+    return _header(log), [numbered(n, sample) for n, sample in enumerate(samples, start=1)]
+
+
+def _header(log: dict[str, Any]) -> _Header:
+    names = [value_at(log, column) for column in ("eval.model", "eval.task")]
+    model, task = [name if isinstance(name, str) and name.strip() else None for name in names]
+    choices = value_at(log, "plan.config.num_choices")
+    if not isinstance(choices, int):
+        choices = value_at(log, "eval.model_generate_config.num_choices")
+    return _Header(model, task, choices if isinstance(choices, int) and choices > 0 else 1)
+
+
+def _needed(sample: Any, where: str) -> dict[str, Any]:
+    """The parts of a sample that are read, with texts in the place of references to them."""
+    if not isinstance(sample, dict):
+        raise DataError(f"{where}: not a JSON object.", next_step="Check the file.")
+    kept = {name: sample[name] for name in _KEPT if name in sample}
+    attachments = sample.get("attachments")
+    try:
+        return _resolved(kept, attachments if isinstance(attachments, dict) else {}, where)
+    except RecursionError as error:
+        raise DataError(
+            f"{where}: nested too deeply.", next_step="Set such members aside with --skip-bad."
+        ) from error
+
+
+def _resolved(value: Any, attachments: dict[str, Any], where: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _resolved(child, attachments, where) for name, child in value.items()}
+    if isinstance(value, list):
+        return [_resolved(child, attachments, where) for child in value]
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        name = value.removeprefix(_ATTACHMENT)
+        if name not in attachments:
+            raise DataError(
+                f"{where}: the attachment '{shown(name)}' is not there.",
+                next_step="Write the log again, or set such members aside with --skip-bad.",
+            )
+        return attachments[name]
+    return value
+
+
+def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterator[Imported]:
+    sample, where = line.row, line.where
+    epoch = sample.get("epoch")
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
+        raise DataError(
+            f"{where}: 'epoch' is not a whole number from 1 on.", next_step="Check the file."
+        )
+    identity = _mapped(sample, "id", columns, sample.get("id"))
+    row = Imported(
+        where=where,
+        response="",
+        question=_question(sample, columns, where),
+        answer=_gold(sample, columns, where),
+        problem_id=None if identity is None else checked_name(identity, "id", where),
+        benchmark=header.task,
+        generator=header.model,
+    )
+    outcomes = _outcomes(sample, header.choices, where)
+    for index, (response, finish_reason, reason) in enumerate(outcomes):
+        yield replace(
+            row,
+            response=response,
+            finish_reason=finish_reason,
+            reason=reason,
+            sample=None if identity is None else (epoch - 1) * header.choices + index,
+        )
+
+
+def _mapped(sample: dict[str, Any], field: str, columns: Mapping[str, str], usual: Any) -> Any:
+    """The value of a named column, or the usual one; None where there is nothing."""
+    if field not in columns:
+        return usual
+    found = value_at(sample, columns[field]) if columns[field] else None
+    return None if found is NOT_THERE else found
+
+
+def _question(sample: dict[str, Any], columns: Mapping[str, str], where: str) -> str | None:
+    if columns.get("question") == "":
+        return None
+    if "question" in columns:
+        return checked_name(_mapped(sample, "question", columns, None), "question", where)
+    return checked_name(last_user_message(sample.get("input"), where), "input", where)
+
+
+def _gold(sample: dict[str, Any], columns: Mapping[str, str], where: str) -> str | None:
+    """The one target; several would each be right, and a problem has one gold answer."""
+    if "answer" in columns:
+        return gold_answer(_mapped(sample, "answer", columns, None), where)
+    target = sample.get("target")
+    targets = target if isinstance(target, list) else [target]
+    if len(targets) > 1:
+        raise DataError(
+            f"{where}: 'target' has {len(targets)} answers.",
+            next_step="Name one (--column answer=target.0), another column, or none "
+            "(--column answer=).",
+        )
+    return gold_answer(targets[0], where) if targets else None
+
+
+def _outcomes(sample: dict[str, Any], choices: int, where: str) -> list[Outcome]:
+    """One for each choice of the epoch, or as many failures as there should have been choices."""
+    error, output = sample.get("error"), sample.get("output")
+    output = output if isinstance(output, dict) else {}
+    found = output.get("choices")
+    if error is not None:
+        message = error.get("message") if isinstance(error, dict) else None
+        return [failed(message, "the sample ended in an error")] * choices
+    if not found:
+        limit = value_at(sample, "limit.type")
+        otherwise = (
+            f"limit: {shown(limit)}" if isinstance(limit, str) else "the sample has no output"
+        )
+        return [failed(output.get("error"), otherwise)] * choices
+    if not isinstance(found, list) or len(found) > choices:
+        raise DataError(
+            f"{where}: the output has more choices than the log's configuration says.",
+            next_step="Check the file, or set such members aside with --skip-bad.",
+        )
+    return [choice_outcome(choice, "stop_reason", where) for choice in found]

@@ -1,0 +1,70 @@
+"""Chat messages in the forms that servers and tools write them: text, or a list of parts.
+
+Knows messages, not the files they come from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
+from divtok.errors import DataError
+from divtok.importers.imported import checked_text, failure_reason, shown
+from divtok.records import FinishReason
+
+# Response, finish reason, and what it is where it is no answer.
+Outcome = tuple[str, FinishReason, str | None]
+
+
+def message_text(message: Any, where: str) -> str | None:
+    """What a message says, its reasoning first; None where it has no text at all."""
+    try:
+        reasoning, text = message_parts(message)
+    except NotText as error:
+        raise DataError(
+            f"{where}: {shown(str(error))}.",
+            next_step="Only text can be scored: put it right, or set such rows aside "
+            "with --skip-bad.",
+        ) from error
+    if reasoning is None and text is None:
+        return None
+    return checked_text(with_reasoning(reasoning, text), "content", where)
+
+
+def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
+    """The response of one choice of a chat completion.
+
+    A refusal and a tool call are what the model answered, so they have not failed.
+    """
+    message = choice.get("message") if isinstance(choice, dict) else None
+    text = message_text(message, where)
+    assert isinstance(choice, dict)
+    assert isinstance(message, dict)
+    finish_reason = finish_reason_of(choice.get(reason_field))
+    if not text and message.get("refusal"):
+        refusal = checked_text(message["refusal"], "refusal", where)
+        return refusal, finish_reason, "the model refused"
+    if not text and message.get("tool_calls"):
+        return "", finish_reason, "the response is a tool call without text"
+    if text is None and finish_reason == "length":
+        return "", finish_reason, None  # cut off before the first word
+    if text is None:
+        raise DataError(
+            f"{where}: a choice has no content.",
+            next_step="Put it right, or set such rows aside with --skip-bad.",
+        )
+    return text, finish_reason, None
+
+
+def failed(message: Any, otherwise: str) -> Outcome:
+    return "", "failed", failure_reason(message, otherwise)
+
+
+def last_user_message(messages: Any, where: str) -> str | None:
+    """The question of a conversation; a system prompt and earlier turns are no part of it."""
+    if isinstance(messages, str):
+        return messages
+    if not isinstance(messages, list):
+        return None
+    users = [m for m in messages if isinstance(m, dict) and m.get("role") == "user"]
+    return message_text(users[-1], where) if users else None

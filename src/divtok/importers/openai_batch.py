@@ -1,0 +1,187 @@
+"""Responses from the output file of an OpenAI batch, also as vLLM and others write it.
+
+The output has no questions: they come from the batch's request file by custom id, or later on from
+a file of problems. Chat completions, plain completions and the newer responses are read; a request
+that failed becomes failed rows with the server's reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from divtok.endpoints.chat_text import finish_reason_of, with_reasoning
+from divtok.errors import DataError
+from divtok.importers.columns import NOT_THERE, several_ids, value_at
+from divtok.importers.imported import (
+    BadRow,
+    Imported,
+    checked_name,
+    checked_text,
+    shown,
+)
+from divtok.importers.lines import NEXT_STEP, Line, each, json_lines
+from divtok.importers.messages import (
+    Outcome,
+    choice_outcome,
+    failed,
+    last_user_message,
+    message_text,
+)
+
+COLUMN_FIELDS = ("id",)
+
+# Where the reason of a failure may stand.
+_MESSAGE_PATHS = (
+    "error.message",
+    "error.error.message",
+    "response.body.error.message",
+    "response.body.message",
+    "error.code",
+    "error",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    where: str
+    question: str
+    model: str | None
+    choices: int
+
+
+def read_openai_batch(
+    path: Path,
+    *,
+    columns: Mapping[str, str],
+    requests: Path | None,
+    skip_bad: bool = False,
+) -> Iterator[Imported | BadRow]:
+    lines = json_lines(path)
+    asked = {} if requests is None else _read_requests(requests)
+    by_question = columns.get("id") == ""
+    if asked and "id" not in columns:
+        _check_ids(lines, asked, str(path))
+
+    def parse(line: Line) -> Iterator[Imported]:
+        identity = checked_name(line.row.get("custom_id"), "custom_id", line.where)
+        request = asked.get(identity)
+        if requests is not None and request is None:
+            raise DataError(
+                f"{line.where}: {requests} has no request with the custom_id '{shown(identity)}'.",
+                next_step="Give the request file of this batch, or use --skip-bad.",
+            )
+        return _imported(line, identity, request, by_question=by_question)
+
+    yield from each(lines, parse, skip_bad=skip_bad)
+
+
+def _read_requests(path: Path) -> dict[str, _Request]:
+    requests: dict[str, _Request] = {}
+    for line in json_lines(path):
+        if line.fault is not None:
+            raise line.fault
+        where = line.where
+        identity = checked_name(line.row.get("custom_id"), "custom_id", where)
+        if identity in requests:
+            first = requests[identity].where
+            raise DataError(
+                f"{where}: the custom_id '{shown(identity)}' stands at {first}, too.",
+                next_step="Give every request its own.",
+            )
+        body = line.row.get("body")
+        body = body if isinstance(body, dict) else {}
+        asked = next((body[n] for n in ("messages", "prompt", "input") if n in body), None)
+        model, choices = body.get("model"), body.get("n")
+        requests[identity] = _Request(
+            where,
+            checked_name(last_user_message(asked, where), "question", where),
+            None if model is None else checked_name(model, "model", where),
+            choices if isinstance(choices, int) and choices > 0 else 1,
+        )
+    return requests
+
+
+def _check_ids(lines: list[Line], asked: Mapping[str, _Request], source: str) -> None:
+    """Refuse custom ids that may name samples: several of them for one question."""
+    ids = {i for line in lines if isinstance(i := line.row.get("custom_id"), str) and i in asked}
+    questions = {asked[identity].question for identity in ids}
+    if len(questions) < len(ids):
+        raise several_ids(len(ids), len(questions), source, "custom_id")
+
+
+def _imported(
+    line: Line, identity: str, request: _Request | None, *, by_question: bool
+) -> Iterator[Imported]:
+    where = line.where
+    model = value_at(line.row, "response.body.model") if request is None else request.model
+    generator = None if model is None or model is NOT_THERE else checked_name(model, "model", where)
+    outcomes = _outcomes(line, 1 if request is None else request.choices)
+    for sample, (response, finish_reason, reason) in outcomes:
+        yield Imported(
+            where=where,
+            response=response,
+            finish_reason=finish_reason,
+            reason=reason,
+            question=None if request is None else request.question,
+            problem_id=None if by_question else identity,
+            generator=generator,
+            # Several requests may ask one question; then each of their choices is a sample.
+            sample=None if by_question else sample,
+        )
+
+
+def _outcomes(line: Line, expected: int) -> list[tuple[int, Outcome]]:
+    """What came of each choice that was asked for, with its number."""
+    status = value_at(line.row, "response.status_code")
+    body = value_at(line.row, "response.body")
+    if line.row.get("error") or status != 200:
+        messages = [value_at(line.row, column) for column in _MESSAGE_PATHS]
+        message = next((text for text in messages if isinstance(text, str) and text), None)
+        if not isinstance(status, int) and message is None:
+            raise _no_response(line.where)
+        outcome = failed(message, f"the request failed with status {status}")
+        return [(index, outcome) for index in range(expected)]
+    if not isinstance(body, dict):
+        raise _no_response(line.where)
+    if isinstance(body.get("output"), list):
+        return [(0, _response_outcome(body, line.where))]
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise _no_response(line.where)
+    return [_choice(choice, position, line.where) for position, choice in enumerate(choices)]
+
+
+def _choice(choice: Any, position: int, where: str) -> tuple[int, Outcome]:
+    index = choice.get("index", position) if isinstance(choice, dict) else position
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise DataError(
+            f"{where}: a choice's 'index' is not a whole number.",
+            next_step="Put it right, or set such rows aside with --skip-bad.",
+        )
+    if isinstance(choice, dict) and "message" not in choice:
+        text = checked_text(choice.get("text"), "text", where)
+        return index, (text, finish_reason_of(choice.get("finish_reason")), None)
+    return index, choice_outcome(choice, "finish_reason", where)
+
+
+def _response_outcome(body: dict[str, Any], where: str) -> Outcome:
+    """A body of the responses API: its messages, with any reasoning that is given in front."""
+    items = [item for item in body["output"] if isinstance(item, dict)]
+    texts = [message_text(item, where) for item in items if item.get("type") == "message"]
+    if body.get("status") == "failed" or not texts:
+        return failed(value_at(body, "error.message"), "the response holds no message")
+    summaries = [item.get("summary") for item in items if item.get("type") == "reasoning"]
+    parts = [part for summary in summaries if isinstance(summary, list) for part in summary]
+    reasoning = [checked_text(value_at(part, "text"), "summary", where) for part in parts]
+    word = "stop"
+    if body.get("status") == "incomplete":
+        word = value_at(body, "incomplete_details.reason")
+    text = with_reasoning("\n\n".join(reasoning), "\n".join(text or "" for text in texts))
+    return text, finish_reason_of(word), None
+
+
+def _no_response(where: str) -> DataError:
+    return DataError(f"{where}: neither a response nor an error.", next_step=NEXT_STEP)

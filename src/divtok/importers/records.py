@@ -1,0 +1,211 @@
+"""From rows to records: problems and trajectories that contradict neither each other nor the run.
+
+Pure: what a run holds already comes in as `Before`. Of rows that contradict each other the first
+one stands, and the others are errors, or set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from divtok.errors import DataError
+from divtok.importers.imported import BadRow, Imported, shown, unknown_generator
+from divtok.records import Problem, Trajectory, trajectory_key
+
+_ID_DIGITS = 12
+
+Group = tuple[str, str, str]  # benchmark, problem id, generator
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is there before the rows, from other files: records with a word on where each came from.
+
+    Every trajectory's problem is among the problems.
+    """
+
+    problems: Sequence[tuple[Problem, str]] = ()
+    trajectories: Sequence[tuple[Trajectory, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the rows add, and where each trajectory stands in its file.
+
+    `repeated` rows were there already, word for word, and add nothing. `doubled` ones are added,
+    though another file has the same response to the same question.
+    """
+
+    problems: list[Problem] = field(default_factory=list[Problem])
+    trajectories: list[Trajectory] = field(default_factory=list[Trajectory])
+    places: list[str] = field(default_factory=list[str])
+    bad: list[BadRow] = field(default_factory=list[BadRow])
+    repeated: int = 0
+    doubled: int = 0
+
+
+def to_records(
+    rows: Iterable[Imported | BadRow],
+    *,
+    protocol: str = "cot",
+    before: Before | None = None,
+    skip_bad: bool = False,
+) -> Records:
+    """Problems and trajectories of rows that have a generator, a benchmark and a question.
+
+    A contradiction is a `DataError` that names both places; with `skip_bad` its row is set aside.
+    Samples without a number are counted in order of appearance, after those that are there.
+    """
+    gathering = _Gathering(protocol, before or Before())
+    bad: list[BadRow] = []
+    for row in rows:
+        if isinstance(row, BadRow):
+            bad.append(row)
+            continue
+        try:
+            gathering.add(row)
+        except DataError as error:
+            if not skip_bad:
+                raise
+            bad.append(BadRow(row.where, error.what))
+    return Records(
+        problems=gathering.new_problems(),
+        trajectories=[trajectory for trajectory, _ in gathering.added],
+        places=[where for _, where in gathering.added],
+        bad=bad,
+        repeated=gathering.repeated,
+        doubled=gathering.doubled,
+    )
+
+
+class _Gathering:
+    """Rows taken in one by one, each held against all that came before it."""
+
+    def __init__(self, protocol: str, before: Before) -> None:
+        self._protocol = protocol
+        self._problems = {(p.benchmark, p.id): (p, where) for p, where in before.problems}
+        self._stored = {name: problem for name, (problem, _) in self._problems.items()}
+        self._trajectories = {t.key: (t, where) for t, where in before.trajectories}
+        self._next_sample: dict[Group, int] = {}
+        self._numbered: dict[Group, tuple[bool, str]] = {}
+        self._others: dict[tuple[str, str, str], set[str]] = {}
+        for trajectory, _ in before.trajectories:
+            self._count(trajectory)
+            said = self._said(trajectory)
+            self._others.setdefault(said, set()).add(trajectory.benchmark)
+        self.added: list[tuple[Trajectory, str]] = []
+        self.repeated = 0
+        self.doubled = 0
+
+    def add(self, row: Imported) -> None:
+        """Take the row in; nothing of it where it contradicts what is there."""
+        problem = self._problem(row)
+        trajectory = self._trajectory(row, problem)
+        name = (problem.benchmark, problem.id)
+        self._problems[name] = (problem, self._problems.get(name, (problem, row.where))[1])
+        if trajectory is None:
+            self.repeated += 1
+            return
+        self._trajectories[trajectory.key] = (trajectory, row.where)
+        self._count(trajectory)
+        self.added.append((trajectory, row.where))
+        benchmarks = self._others.get(self._said(trajectory), set())
+        # A number of its own within one benchmark says that it is another sample.
+        if benchmarks and (row.sample is None or trajectory.benchmark not in benchmarks):
+            self.doubled += 1
+
+    def new_problems(self) -> list[Problem]:
+        """Those that are not stored, or whose gold answer was not known."""
+        found = (problem for problem, _ in self._problems.values())
+        return [p for p in found if self._stored.get((p.benchmark, p.id)) != p]
+
+    def _problem(self, row: Imported) -> Problem:
+        """The row's problem, its gold answer filled in from wherever it is known."""
+        if row.question is None or row.benchmark is None:
+            raise DataError(
+                f"{row.where}: the question is not known.",
+                next_step="Give the problems with --problems FILE.",
+            )
+        identity = row.problem_id or _id_of(row.question)
+        problem = Problem(identity, row.benchmark, row.question, row.answer)
+        there, where = self._problems.get((row.benchmark, identity), (problem, row.where))
+        if there.question != problem.question:
+            raise _contradiction(row, identity, "question", where)
+        if problem.answer is None:
+            return there
+        if there.answer not in (None, problem.answer):
+            raise _contradiction(row, identity, "gold answer", where)
+        return problem
+
+    def _trajectory(self, row: Imported, problem: Problem) -> Trajectory | None:
+        """The row's trajectory; None where the very same one is there already."""
+        if row.generator is None:
+            raise unknown_generator(row.where)
+        group = (problem.benchmark, problem.id, row.generator)
+        self._check_numbering(row, group)
+        sample = self._next_sample.get(group, 0) if row.sample is None else row.sample
+        trajectory = Trajectory(
+            key=trajectory_key(
+                problem,
+                generator=row.generator,
+                protocol=self._protocol,
+                sampling=None,
+                sample=sample,
+            ),
+            problem_id=problem.id,
+            benchmark=problem.benchmark,
+            sample=sample,
+            generator=row.generator,
+            prompt_ids=(),
+            token_ids=(),
+            text=row.response,
+            finish_reason=row.finish_reason,
+            protocol=self._protocol,
+            sampling=None,
+            reason=row.reason,
+        )
+        if trajectory.key not in self._trajectories:
+            return trajectory
+        there, where = self._trajectories[trajectory.key]
+        if there == trajectory:
+            return None
+        raise DataError(
+            f"{row.where}: sample {sample} of problem '{shown(problem.id)}' by "
+            f"'{shown(row.generator)}' already stands at {where}, with another response.",
+            next_step="Remove one of them, or use --skip-bad, which keeps the first.",
+        )
+
+    def _check_numbering(self, row: Imported, group: Group) -> None:
+        """Counted and numbered samples of one problem in one file could collide in silence."""
+        numbered, where = self._numbered.setdefault(group, (row.sample is not None, row.where))
+        if numbered != (row.sample is not None):
+            raise DataError(
+                f"{row.where}: a sample of problem '{shown(group[1])}' has "
+                f"{'no number' if numbered else 'a number'}, unlike the one at {where}.",
+                next_step="Number all samples of a problem, or none.",
+            )
+
+    def _said(self, trajectory: Trajectory) -> tuple[str, str, str]:
+        """Who answered which question with what."""
+        problem, _ = self._problems[trajectory.benchmark, trajectory.problem_id]
+        return problem.question, trajectory.generator, trajectory.text
+
+    def _count(self, trajectory: Trajectory) -> None:
+        group = (trajectory.benchmark, trajectory.problem_id, trajectory.generator)
+        following = max(self._next_sample.get(group, 0), trajectory.sample + 1)
+        self._next_sample[group] = following
+
+
+def _id_of(question: str) -> str:
+    """A problem's id where its file has none: the same question is the same problem."""
+    return "q-" + hashlib.sha256(question.encode()).hexdigest()[:_ID_DIGITS]
+
+
+def _contradiction(row: Imported, identity: str, what: str, where: str) -> DataError:
+    return DataError(
+        f"{row.where}: problem '{shown(identity)}' has another {what} than at {where}.",
+        next_step="Put one of them right, name another column with the ids (--column id=COLUMN), "
+        "or use --skip-bad, which keeps the first.",
+    )

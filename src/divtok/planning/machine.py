@@ -1,0 +1,196 @@
+"""What this machine can do: free memory, the speed of matrix products, the speed of tracing.
+
+Measures and reports numbers; what they mean for a job is worked out in `feasibility`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from divtok.planning.feasibility import Batch, Measured
+from divtok.records import Sampling, Trajectory
+from divtok.trace.budget import Budget
+from divtok.trace.head_stage import pair_metrics
+from divtok.trace.pair import Pair
+
+if TYPE_CHECKING:
+    import torch
+
+_CGROUP = Path("/sys/fs/cgroup")
+# Matrices of this width show the full speed of a device and fit into any that runs a model.
+_WIDEST = {"cuda": 8192, "cpu": 4096}
+_ROWS = 4096
+_NARROW = 8
+_SHORTEST_TASK = 0.02  # seconds; below this a clock and a call weigh too much
+_WARM_TOKENS = 64
+_PROMPT = 8
+
+
+def free_memory(device: torch.device, *, spread: bool = False) -> int | None:
+    """Bytes that can be had on the device, or on all GPUs together; None where nothing tells."""
+    import torch
+
+    if device.type == "cuda":
+        devices = range(torch.cuda.device_count()) if spread else [device]
+        return sum(torch.cuda.mem_get_info(one)[0] for one in devices)
+    return _free_ram() if device.type == "cpu" else None
+
+
+def matmul_rate(
+    device: torch.device, dtype: str, *, hidden_size: int, seconds: float = 1.0
+) -> float | None:
+    """Operations a second of a matrix product as wide as the model, the best of several.
+
+    None where the device has no room for two such matrices.
+    """
+    import torch
+
+    width = min(hidden_size, _WIDEST.get(device.type, _WIDEST["cpu"]))
+    number: torch.dtype = getattr(torch, dtype)
+    try:
+        weight = torch.randn(width, 4 * width, dtype=number, device=device)
+        states = torch.randn(_ROWS, width, dtype=number, device=device)
+    except torch.OutOfMemoryError:
+        return None
+
+    def product(rows: int) -> float:
+        _wait(device)
+        began = time.perf_counter()
+        torch.mm(states[:rows], weight)
+        _wait(device)
+        return time.perf_counter() - began
+
+    rows = _enough_rows(product)
+    best = min(_repeat(lambda: product(rows), seconds))
+    return 2 * rows * width * 4 * width / best
+
+
+def row_seconds(
+    device: torch.device, width_p: int, width_q: int, *, workspace_bytes: int, seconds: float = 0.5
+) -> float | None:
+    """What the head stage takes for one position besides its matrix products.
+
+    Timed on hidden states so narrow that the products cost next to nothing. None where the device
+    has no room for it.
+    """
+    import torch
+
+    try:
+        heads = [torch.randn(width, _NARROW, device=device) for width in (width_p, width_q)]
+        states = torch.randn(_ROWS, _NARROW, device=device)
+        tokens = torch.zeros(_ROWS, dtype=torch.int64, device=device)
+    except torch.OutOfMemoryError:
+        return None
+
+    def positions(rows: int) -> float:
+        _wait(device)
+        began = time.perf_counter()
+        pair_metrics(
+            states[:rows],
+            heads[0],
+            states[:rows],
+            heads[1],
+            tokens[:rows],
+            workspace_bytes=workspace_bytes,
+        )
+        _wait(device)
+        return time.perf_counter() - began
+
+    rows = _enough_rows(positions)
+    return min(_repeat(lambda: positions(rows), seconds)) / rows
+
+
+def measure_tracing(
+    pair: Pair, batch: Batch, *, workspace_bytes: int, seconds: float = 3.0, seed: int = 0
+) -> Measured:
+    """Trace random tokens, in batches that grow up to `batch` as long as they are quick."""
+    rng = np.random.default_rng(seed)
+    known = min(pair.vocab_size, len(pair.p.tokenizer), len(pair.q.tokenizer))
+    size = Batch(1, min(_WARM_TOKENS, batch.length))
+
+    def run(rows: Batch) -> float:
+        random = [_random_trajectory(rng, known, rows.length) for _ in range(rows.rows)]
+        _wait(pair.p.device)
+        began = time.perf_counter()
+        pair.trace_batch(random, budget=Budget(batch.tokens, workspace_bytes))
+        return time.perf_counter() - began
+
+    run(size)
+    spent = run(size)
+    while spent < seconds / 8 and size != batch:
+        size = _larger(size, batch)
+        spent = run(size)
+    best = min(spent, *_repeat(lambda: run(size), seconds))
+    return Measured(size.tokens / best, size)
+
+
+def _enough_rows(task: Callable[[int], float]) -> int:
+    """The first number of rows that takes long enough to be timed, doubling."""
+    rows = 16
+    task(rows)  # the first call may compile or reserve something, and so may the second
+    while min(task(rows), task(rows)) < _SHORTEST_TASK and rows < _ROWS:
+        rows *= 2
+    return rows
+
+
+def _larger(size: Batch, full: Batch) -> Batch:
+    """Longer rows first, then more of them."""
+    if size.length < full.length:
+        return Batch(1, min(full.length, 2 * size.length))
+    return Batch(min(full.rows, 2 * size.rows), full.length)
+
+
+def _repeat(task: Callable[[], float], seconds: float) -> Iterator[float]:
+    """The task's results, at least one, until the time is over."""
+    end = time.monotonic() + seconds
+    yield task()
+    while time.monotonic() < end:
+        yield task()
+
+
+def _random_trajectory(rng: np.random.Generator, known: int, length: int) -> Trajectory:
+    prompt = min(_PROMPT, max(1, length // 2))
+    ids = [int(token) for token in rng.integers(0, known, max(2, length))]
+    return Trajectory(
+        key="random",
+        problem_id="random",
+        benchmark="random",
+        sample=0,
+        generator="random",
+        prompt_ids=tuple(ids[:prompt]),
+        token_ids=tuple(ids[prompt:]),
+        text="",
+        finish_reason="length",
+        protocol="cot",
+        sampling=Sampling(),
+    )
+
+
+def _wait(device: torch.device) -> None:
+    """A GPU works on while Python goes on; the clock is only right once it is done."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _free_ram() -> int:
+    """What the system says is available, or less where a container may not have it."""
+    import psutil
+
+    available, rest = psutil.virtual_memory().available, _container_rest()
+    return available if rest is None else min(available, rest)
+
+
+def _container_rest() -> int | None:
+    try:
+        limit = (_CGROUP / "memory.max").read_text("ascii").strip()
+        used = int((_CGROUP / "memory.current").read_text("ascii"))
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else max(0, int(limit) - used)

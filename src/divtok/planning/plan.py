@@ -1,0 +1,311 @@
+"""What recipes would cost before anything is spent: models, samples, tokens, hours, disk, and what
+is there already.
+
+Loads no model and no hub benchmark, and asks no network. How the plan is shown is the business of
+`plan_text`; where its estimates come from, of `costs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from divtok.config.run import RunConfig
+from divtok.errors import ConfigError
+from divtok.families.presets import Generator
+from divtok.paper.recipe import NamedRun
+from divtok.planning import costs
+from divtok.planning.model_facts import API_MODELS, Found, find_model
+from divtok.planning.stored import Stored, read_stored
+from divtok.planning.workload import (
+    EVIDENCE_KINDS,
+    Facts,
+    Job,
+    Role,
+    Work,
+    WorkKind,
+    models_used,
+    notes,
+)
+from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
+
+Device = Literal["gpu", "cpu"]
+
+# A hub benchmark is not fetched for planning.
+HUB_PROBLEMS = {
+    "math500": 500,
+    "amc23": 40,
+    "aime24": 30,
+    "aime25": 30,
+    "hmmt25": 30,
+    "hmmt26": 33,
+    "math-train": 12_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """One model, however many runs use it. What is behind an API is not downloaded."""
+
+    ref: str
+    roles: tuple[Role, ...]
+    parameters: int | None
+    active_parameters: int | None
+    download_bytes: int | None  # None where its size is not known; 0 where nothing is fetched
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlan:
+    """One generator on one benchmark."""
+
+    generator: str
+    benchmark: str
+    problems: int
+    samples: int  # per problem
+    mean_tokens: float
+    measured: bool  # whether the mean is that of stored responses
+    work: tuple[Work, ...]
+
+    @property
+    def responses(self) -> int:
+        return self.problems * self.samples
+
+    @property
+    def tokens(self) -> int:
+        return round(self.responses * self.mean_tokens)
+
+    def hours(self, *kinds: WorkKind, left: bool = False) -> float | None:
+        """Hours of these kinds of work (all without any); None where one of them is not known."""
+        wanted = [w for w in self.work if not kinds or w.kind in kinds]
+        found = [w.hours_left if left else w.hours for w in wanted]
+        known = [h for h in found if h is not None]
+        return sum(known) if len(known) == len(found) else None
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(work.disk_bytes for work in self.work)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    name: str
+    family: str
+    protocol: str
+    folder: Path
+    exists: bool
+    device: Device
+    cells: tuple[CellPlan, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def generators(self) -> list[str]:
+        return list(dict.fromkeys(cell.generator for cell in self.cells))
+
+    @property
+    def benchmarks(self) -> list[str]:
+        return list(dict.fromkeys(cell.benchmark for cell in self.cells))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all runs; work of models whose size is not known is left out of the hours."""
+
+    runs: int
+    generators: int
+    benchmarks: int
+    responses: int
+    tokens: int
+    gpu_hours: float
+    gpu_hours_left: float
+    cpu_hours: float
+    cpu_hours_left: float
+    disk_bytes: int
+    download_bytes: int  # of models that are not here
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    recipes: tuple[str, ...]
+    folder: Path
+    models: tuple[ModelPlan, ...]
+    runs: tuple[RunPlan, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def totals(self) -> Totals:
+        cells = [cell for run in self.runs for cell in run.cells]
+        missing = [m.download_bytes for m in self.models if not m.here]
+        return Totals(
+            runs=len(self.runs),
+            generators=len({cell.generator for cell in cells}),
+            benchmarks=len({cell.benchmark for cell in cells}),
+            responses=sum(cell.responses for cell in cells),
+            tokens=sum(cell.tokens for cell in cells),
+            gpu_hours=self._hours("gpu", left=False),
+            gpu_hours_left=self._hours("gpu", left=True),
+            cpu_hours=self._hours("cpu", left=False),
+            cpu_hours_left=self._hours("cpu", left=True),
+            disk_bytes=sum(cell.disk_bytes for cell in cells),
+            download_bytes=sum(size for size in missing if size is not None),
+        )
+
+    def _hours(self, device: Device, *, left: bool) -> float:
+        work = (w for run in self.runs if run.device == device for c in run.cells for w in c.work)
+        return sum((w.hours_left if left else w.hours) or 0.0 for w in work)
+
+
+def make_plan(runs: Sequence[NamedRun], folder: Path, *, recipes: Sequence[str] = ()) -> Plan:
+    """The plan of these runs, each of which lies, or would lie, in its own folder in `folder`."""
+    roles = _roles(run.config for run in runs)
+    revisions = {ref: name for run in runs for ref, name in run.config.revisions.items()}
+    found = {ref: find_model(ref, revisions.get(ref)) for ref in roles}
+    facts = {ref: model.fact for ref, model in found.items()}
+    planned = tuple(_plan_run(run, folder / run.name, facts) for run in runs)
+    devices = {run.device for run in planned}
+    return Plan(
+        recipes=tuple(recipes),
+        folder=folder,
+        models=tuple(_plan_model(ref, roles[ref], found[ref]) for ref in roles),
+        runs=planned,
+        assumptions=costs.assumptions(
+            gpu="gpu" in devices,
+            cpu="cpu" in devices,
+            api=any(ref in API_MODELS for ref in roles),
+            assumed=any(not cell.measured for run in planned for cell in run.cells),
+        ),
+    )
+
+
+def print_plan(plan: Plan) -> None:
+    """To the terminal, on standard output."""
+    from divtok.planning.text import plan_text
+
+    print(plan_text(plan), end="")
+
+
+def problem_count(config: RunConfig, benchmark: str) -> int:
+    """How many problems a run takes from a benchmark."""
+    file = config.benchmark_files.get(benchmark)
+    if file is not None:
+        return len(load_benchmark(benchmark, file=Path(file), limit=config.limit))
+    source = BENCHMARKS.get(benchmark).source
+    count = source.count if isinstance(source, EmbeddedSource) else HUB_PROBLEMS.get(benchmark)
+    if count is None:
+        raise ConfigError(
+            f"How many problems '{benchmark}' has is not known before it is fetched.",
+            next_step=f"Give a local file to plan with: benchmark_files.{benchmark}=PATH",
+        )
+    return count if config.limit is None else min(count, config.limit)
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Everything in the plan as plain data, sums included."""
+    return {
+        "recipes": list(plan.recipes),
+        "folder": str(plan.folder),
+        "totals": asdict(plan.totals),
+        "models": [asdict(model) for model in plan.models],
+        "runs": [_run_data(run) for run in plan.runs],
+        "assumptions": list(plan.assumptions),
+    }
+
+
+def _run_data(run: RunPlan) -> dict[str, Any]:
+    return {
+        **asdict(run),
+        "folder": str(run.folder),
+        "generators": run.generators,
+        "benchmarks": run.benchmarks,
+        "cells": [
+            {
+                **asdict(cell),
+                "responses": cell.responses,
+                "tokens": cell.tokens,
+                "generation_hours": cell.hours("generate"),
+                "tracing_hours": cell.hours("trace"),
+                "evidence_hours": cell.hours(*EVIDENCE_KINDS),
+                "hours_left": cell.hours(left=True),
+                "disk_bytes": cell.disk_bytes,
+                "work": [
+                    {**asdict(work), "missing": work.missing, "hours_left": work.hours_left}
+                    for work in cell.work
+                ],
+            }
+            for cell in run.cells
+        ],
+    }
+
+
+def _roles(configs: Iterable[RunConfig]) -> dict[str, list[Role]]:
+    """Every model once, in the order of its first use."""
+    found: dict[str, list[Role]] = {}
+    for config in configs:
+        for ref, role in models_used(config):
+            roles = found.setdefault(ref, [])
+            if role not in roles:
+                roles.append(role)
+    return found
+
+
+def _plan_model(ref: str, roles: Sequence[Role], found: Found) -> ModelPlan:
+    fact = found.fact
+    fetched = not found.here and ref not in API_MODELS
+    return ModelPlan(
+        ref=ref,
+        roles=tuple(roles),
+        parameters=None if fact is None else fact.parameters,
+        active_parameters=None if fact is None else fact.active,
+        download_bytes=0 if not fetched else None if fact is None else fact.download_bytes,
+        here=found.here,
+    )
+
+
+def _plan_run(run: NamedRun, folder: Path, facts: Facts) -> RunPlan:
+    config, stored = run.config, read_stored(folder)
+    loaded = {ref for ref, _ in models_used(config)} - API_MODELS
+    sizes = [facts[ref] for ref in loaded]
+    cells: list[CellPlan] = []
+    said: list[str] = []
+    for generator in config.generator_presets():
+        for benchmark in config.benchmark_names():
+            cell, job = _plan_cell(config, generator, benchmark, stored, facts)
+            cells.append(cell)
+            said += notes(job)
+    unknown = sorted(ref for ref in loaded if facts[ref] is None)
+    said += [f"The size of {ref} is not known: its hours are left out." for ref in unknown]
+    small = all(fact is not None and costs.on_cpu(fact) for fact in sizes)
+    return RunPlan(
+        name=run.name,
+        family=config.family,
+        protocol=config.protocol,
+        folder=folder,
+        exists=stored.exists,
+        device="cpu" if small else "gpu",
+        cells=tuple(cells),
+        notes=tuple(dict.fromkeys(said)),
+    )
+
+
+def _plan_cell(
+    config: RunConfig, generator: Generator, benchmark: str, stored: Stored, facts: Facts
+) -> tuple[CellPlan, Job]:
+    there = stored.cell(generator.model, benchmark)
+    problems, samples = problem_count(config, benchmark), config.samples_for(generator, benchmark)
+    tokens = there.mean_tokens
+    if tokens is None:
+        limit = config.sampling_for(generator).max_length
+        tokens = costs.assumed_tokens(benchmark, protocol=config.protocol, max_length=limit)
+    job = Job(config, generator, problems * samples, tokens, there, stored, facts)
+    cell = CellPlan(
+        generator=generator.model,
+        benchmark=benchmark,
+        problems=problems,
+        samples=samples,
+        mean_tokens=tokens,
+        measured=there.mean_tokens is not None,
+        work=tuple(job.work()),
+    )
+    return cell, job

@@ -1,0 +1,1 @@
+"""How a question is asked, and where in a response its answer is: prompts and extraction."""

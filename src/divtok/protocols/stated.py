@@ -1,0 +1,197 @@
+r"""Read the confidence that a model states about its own answer, and the answer it states it of.
+
+After the answer (`read_rating`): the last `\boxed{}` of the reply holds an integer from 0 to 10,
+which is divided by ten. In the answer (`read_stated`): the last JSON value with the shape that the
+protocol asks for holds the answer and the confidence.
+- "verbalized": an object with final_answer and confidence.
+- "verbalized_top2": an array of objects with candidate and confidence; the highest confidence wins,
+  the first of equal ones.
+- "verbalized_distribution": the same, where "None of the above" never wins: the best other
+  candidate is the answer, with its own confidence.
+
+A confidence is a number or a numeric text. With a percent sign, or above 1 and up to 100, it is a
+percentage. Values are taken as stated: nothing is clamped, and a distribution that does not sum to
+1 stays as it is. Everything else (negative, above 100, words, ranges, null, booleans, values that
+are cut off) is no confidence, with a reason. A candidate whose confidence cannot be read might be
+the likeliest, so with one of those among several there is neither winner nor answer; a lone
+candidate is the answer all the same. Without an answer there is no confidence either.
+
+Pure functions of text: no model, no tokens, no grading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from divtok.errors import UsageError
+from divtok.protocols.boxed import AnswerSpan, find_boxed
+from divtok.protocols.loose_json import Node, find_last
+from divtok.records import Statement
+
+_SHOWN_CHARACTERS = 40
+# A longer text is not a number that anybody states, and need not be read as one.
+_MAX_NUMBER = 40
+
+_NUMBER = re.compile(
+    r"(?P<value>[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?)"
+    r"(?P<percent>\s{0,8}\\?%)?"
+)
+_RATING = re.compile(r"(?P<value>10|[0-9])(?:\.0{1,8})?(?:\s?/\s?10(?:\.0{1,8})?)?")
+# What may stand around a rating without changing it.
+_AROUND = (
+    re.compile(r"(?P<dollar>\$\$?)(?P<inner>[^$]*)(?P=dollar)"),
+    re.compile(r"\\[(\[](?P<inner>.*)\\[)\]]", re.DOTALL),
+    re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm))\s?\{(?P<inner>[^{}]*)\}"),
+)
+_NONE_OF_THE_ABOVE = re.compile(
+    r"(?:\\text\{)?\W{0,8}none of (?:the )?(?:above|these)"
+    r"(?: (?:answers|options|candidates))?\W{0,8}",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """An answer and the confidence stated in it; without an answer there is no confidence."""
+
+    answer: AnswerSpan | None
+    statement: Statement
+
+
+def read_rating(text: str) -> Statement:
+    """The confidence in a reply to the question how sure the model is of its answer."""
+    box = find_boxed(text)
+    if box is None:
+        return Statement(None, r"no \boxed{} found")
+    content = box.content
+    if len(content) <= _MAX_NUMBER:
+        for around in _AROUND * 2:  # one may stand inside another
+            if match := around.fullmatch(content):
+                content = match["inner"].strip()
+    rating = _RATING.fullmatch(content)
+    if rating is None:
+        return Statement(None, f"the box holds {_shown(box.content)}, no integer from 0 to 10")
+    return Statement(int(rating["value"]) / 10)
+
+
+def read_stated(text: str, protocol: str) -> Stated:
+    """The answer and the confidence in a response of a protocol that asks for both."""
+    if protocol == "verbalized":
+        found = find_last(text, "{", "finalanswer")
+        if found is None:
+            return _nothing("no JSON object with a final_answer found")
+        return _member(found, "final_answer")
+    if protocol not in ("verbalized_top2", "verbalized_distribution"):
+        raise UsageError(
+            f"The protocol '{protocol}' asks for no confidence in the answer.",
+            next_step="Read stated confidences only from the protocols named verbalized.",
+        )
+    found = find_last(text, "[", "candidate")
+    if not isinstance(found, list):
+        return _nothing("no JSON array of candidates found")
+    return _likeliest(found, skip_none=protocol == "verbalized_distribution")
+
+
+def _likeliest(array: Sequence[Node], *, skip_none: bool) -> Stated:
+    rivals = [node for node in array if not (skip_none and _is_none_of_the_above(node))]
+    if not rivals:
+        return _nothing('there is no candidate but "None of the above"')
+    if len(rivals) == 1:
+        percentages = any(_is_percentage(node) for node in array if node is not rivals[0])
+        return _member(rivals[0], "candidate", percentages=percentages)
+    best: Node = None
+    highest = -1.0
+    percentages = any(_is_percentage(node) for node in array)
+    for node in rivals:
+        statement = _confidence(node, percentages=percentages)
+        if statement.value is None:
+            which = f"candidate {array.index(node) + 1} of {len(array)}"
+            return _nothing(f"the likeliest is not known, for {which}: {statement.reason}")
+        if statement.value > highest:
+            best, highest = node, statement.value
+    return _member(best, "candidate", percentages=percentages)
+
+
+def _is_percentage(node: Node) -> bool:
+    """Whether a candidate's confidence can only be a percentage: signed so, or above 1."""
+    value = node.get("confidence") if isinstance(node, dict) else None
+    if value is None or isinstance(value, dict | list) or value.fault is not None:
+        return False
+    text = value.content.strip()
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
+    return match is not None and bool(match["percent"] or Decimal(match["value"]) > 1)
+
+
+def _member(node: Node, name: str, *, percentages: bool = False) -> Stated:
+    """The answer under `name` in an object, with the confidence beside it."""
+    key = name.replace("_", "")
+    if not isinstance(node, dict) or key not in node:
+        return _nothing(f"the {name} is missing")
+    value = node[key]
+    if value is None:
+        return _nothing(f"the {name} cannot be made out")
+    if isinstance(value, dict | list):
+        return _nothing(f"the {name} is {_kind(value)}, not a text or a number")
+    if value.fault is not None:
+        return _nothing(f"the {name} {_shown(value.content)} is {value.fault}")
+    if not value.quoted and value.content in ("null", "None"):
+        return _nothing(f"the {name} is null")
+    content = value.content.strip()
+    if not content:
+        return _nothing(f"the {name} is blank")
+    statement = _confidence(node, percentages=percentages)
+    return Stated(AnswerSpan(value.start, value.stop, content), statement)
+
+
+def _confidence(node: Node, *, percentages: bool = False) -> Statement:
+    if not isinstance(node, dict):
+        return Statement(None, "it is no object")
+    if "confidence" not in node:
+        return Statement(None, "the confidence is missing")
+    value = node["confidence"]
+    if value is None:
+        return Statement(None, "the confidence cannot be made out")
+    if isinstance(value, dict | list):
+        return Statement(None, f"the confidence is {_kind(value)}, not a number")
+    if value.fault is not None:
+        return Statement(None, f"the confidence {_shown(value.content)} is {value.fault}")
+    return _number(value.content.strip(), percentages=percentages)
+
+
+def _number(text: str, *, percentages: bool) -> Statement:
+    """`percentages`: others beside it are, so that 1 is one percent and not certainty."""
+    match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
+    if match is None:
+        what = f"{_shown(text)} is not a number" if text else "is blank"
+        return Statement(None, f"the confidence {what}")
+    # Decimals, so that 99.9 % is the same number as 0.999.
+    value = Decimal(match["value"])
+    if value.is_signed():
+        return Statement(None, f"the confidence {_shown(text)} is negative")
+    if value > 100:
+        return Statement(None, f"the confidence {_shown(text)} is above 100")
+    is_percentage = match["percent"] or value > 1 or (percentages and value == 1)
+    return Statement(float(value / 100 if is_percentage else value))
+
+
+def _is_none_of_the_above(node: Node) -> bool:
+    value = node.get("candidate") if isinstance(node, dict) else None
+    if value is None or isinstance(value, dict | list):
+        return False
+    return _NONE_OF_THE_ABOVE.fullmatch(" ".join(value.content.split())) is not None
+
+
+def _nothing(reason: str) -> Stated:
+    return Stated(None, Statement(None, reason))
+
+
+def _kind(value: Node) -> str:
+    return "an object" if isinstance(value, dict) else "an array"
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+    return f'"{cut}"'

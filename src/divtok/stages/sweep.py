@@ -1,0 +1,314 @@
+"""From a run's stored traces to counts at every theta, and to a table of every swept figure.
+
+Reads the columns it needs straight from the tables, shard by shard, and makes no record of a row:
+ten thousand traces take a second or two. No model is loaded.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from divtok.errors import DataError, NothingScoredError, StoreError, UsageError
+from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.scored_group import known_verdicts
+from divtok.evaluate.sweep.counts import (
+    FIELDS,
+    Counted,
+    Counts,
+    Divergence,
+    checked_grid,
+    count_above,
+    default_grids,
+    stored_thetas,
+)
+from divtok.evaluate.sweep.surfaces import Surface
+from divtok.records import FloatArray, Verdict
+from divtok.store.atomic import make_folder, write_text_atomically
+from divtok.store.columns import ArrowColumn, ArrowTable
+from divtok.store.run import Run
+from divtok.store.table import Table
+
+Pair = tuple[str, str]
+Group = tuple[str, str]  # benchmark, generator
+
+CSV_COLUMNS = (
+    *("benchmark", "generator", "p", "q", "divergence"),
+    *("estimator", "parameter", "value", "theta", "ece", "auroc"),
+)
+_RESPONSE_COLUMNS = ("key", "problem_id", "benchmark", "sample", "generator", "finish_reason")
+_SPAN_COLUMNS = ("answer_start", "answer_stop", "turn_end")
+
+
+class _Response(NamedTuple):
+    """A trajectory as far as counting goes; sorts by problem and sample, as groups do."""
+
+    problem_id: str
+    sample: int
+    position: int  # in the table
+    group: Group
+    correct: bool
+    usable: bool  # answered, complete and decided
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """The counted rows of one shard, N of them."""
+
+    responses: list[_Response]
+    pairs: list[Pair]
+    length: Ints
+    reasoning: Ints
+    mean_prob: Floats
+    counts: dict[Divergence, Counts]
+
+
+def counted(
+    run: Run,
+    *,
+    grids: Mapping[Divergence, Sequence[float]] | None = None,
+    pairs: Collection[Pair] | None = None,
+) -> list[Counted]:
+    """One for each benchmark x generator x pair that the run has traces of.
+
+    `grids` are thetas in bits for each divergence that is to be counted, by default all of
+    `default_grids`; `pairs` leaves out all other pairs. Groups stand in the order of the
+    trajectories, pairs in that of the traces; one without any usable response has no rows.
+    """
+    given: Mapping[Divergence, Sequence[float]] = default_grids() if grids is None else grids
+    thetas: dict[Divergence, Floats] = {
+        name: checked_grid(grid, name) for name, grid in given.items()
+    }
+    responses = _responses(run)
+    sizes: dict[Group, int] = {}
+    for response in responses.values():
+        sizes[response.group] = sizes.get(response.group, 0) + 1
+    traced: dict[tuple[Group, Pair], None] = {}
+    parts: list[_Part] = []
+    columns = ("key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p")
+    for table in run.traces.columns([*columns, *(FIELDS[name] for name in thetas)]):
+        rows = list(_traced(run, table, responses, pairs))
+        traced |= dict.fromkeys((row.response.group, row.pair) for row in rows)
+        usable = [row for row in rows if row.ok and row.response.usable]
+        _check_exact(run, table, usable, thetas)
+        if usable:
+            parts.append(_count_shard(run, table, usable, thetas))
+    _check_found(run, [pair for _, pair in traced], pairs)
+    places = {group: number for number, group in enumerate(sizes)}
+    order = sorted(traced, key=lambda found: places[found[0]])
+    return list(_grouped(parts, order, thetas, sizes))
+
+
+def write_sweep(run: Run, rows: Iterable[tuple[Counted, Divergence, Surface]]) -> Path:
+    """Every figure of these surfaces as report/tables/sweep.csv of the run. Takes the lock.
+
+    Fractions at full precision; an empty cell where there is no figure.
+    """
+    from divtok.report.text import csv_text, visible
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for group, divergence, surface in rows:
+        names = (group.benchmark, group.generator, group.p, group.q)
+        first = [*(csv_text(visible(name)) for name in names), divergence]
+        for at, value in enumerate(surface.values):
+            swept = [*first, surface.estimator, surface.parameter, value]
+            figures = zip(surface.thetas, surface.ece[:, at], surface.auroc[:, at], strict=True)
+            writer.writerows([*swept, *map(_cell, figure)] for figure in figures)
+    path = run.report / "tables" / "sweep.csv"
+    with run.lock():
+        make_folder(path.parent)
+        write_text_atomically(path, text.getvalue())
+    return path
+
+
+def _cell(value: float) -> str:
+    return "" if np.isnan(value) else repr(float(value))
+
+
+def _responses(run: Run) -> dict[str, _Response]:
+    """By key, in the order of the table."""
+    verdicts: dict[str, str] = dict(_rows(run.grades, ("key", "verdict")))
+    known_verdicts(list(verdicts.values()))
+    found: dict[str, _Response] = {}
+    for key, problem, benchmark, sample, generator, finish in _rows(
+        run.trajectories, _RESPONSE_COLUMNS
+    ):
+        if key not in verdicts:
+            raise DataError(
+                f"Trajectory {key} of {run.path} has no grade.",
+                next_step=f"Grade it first: divtok grade {run.path}",
+            )
+        correct = verdicts[key] == Verdict.CORRECT
+        decided = correct or verdicts[key] == Verdict.INCORRECT
+        group = (benchmark, generator)
+        usable = decided and finish != "length"
+        found[key] = _Response(problem, sample, len(found), group, correct, usable)
+    return found
+
+
+def _rows(table: Table[Any], names: Sequence[str]) -> Iterator[Any]:
+    """A tuple of these columns for each row."""
+    for part in table.columns(names):
+        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
+
+
+class _Traced(NamedTuple):
+    """A row of a shard of traces."""
+
+    row: int
+    response: _Response
+    pair: Pair
+    ok: bool
+
+
+def _traced(
+    run: Run,
+    table: ArrowTable,
+    responses: Mapping[str, _Response],
+    pairs: Collection[Pair] | None,
+) -> Iterator[_Traced]:
+    """The rows of these pairs."""
+    columns = [table.column(name).to_pylist() for name in ("key", "p", "q", "status")]
+    for row, (key, p, q, status) in enumerate(zip(*columns, strict=True)):
+        if key not in responses:
+            raise DataError(
+                f"The trace {key} of {run.path} belongs to no trajectory.",
+                next_step="Put the missing trajectories back, or trace anew in another run.",
+            )
+        if pairs is None or (p, q) in pairs:
+            yield _Traced(row, responses[key], (p, q), status == "ok")
+
+
+def _check_exact(
+    run: Run, table: ArrowTable, rows: Sequence[_Traced], divergences: Iterable[Divergence]
+) -> None:
+    """Bounds are on the Jensen-Shannon divergence; there are no others to count with."""
+    exact = table.column("exact").to_pylist()
+    others = [name for name in divergences if name != "jsd"]
+    if others and not all(exact[row.row] for row in rows):
+        raise DataError(
+            f"{run.path} was traced through servers, which bounds the Jensen-Shannon divergence "
+            f"only, not {others[0]}.",
+            next_step="Sweep it with --divergence jsd.",
+        )
+
+
+def _count_shard(
+    run: Run, table: ArrowTable, rows: list[_Traced], thetas: Mapping[Divergence, Floats]
+) -> _Part:
+    if len(rows) < len(table):
+        table = table.take([found.row for found in rows])
+    logprob, length = _flat(table.column("logprob_p"))
+    reasoning = _reasoning(table, length)
+    kept_row = np.repeat(np.arange(len(rows)), length)[reasoning]
+    counts: dict[Divergence, Counts] = {}
+    for name, grid in thetas.items():
+        values, same = _flat(table.column(FIELDS[name]))
+        if not np.array_equal(length, same):
+            raise StoreError(
+                f"The traces of {run.path} have tokens without a value of {FIELDS[name]}.",
+                next_step="Trace anew in another run.",
+            )
+        counts[name] = count_above(
+            values[reasoning], kept_row, len(rows), stored_thetas(grid, name)
+        )
+    probability = np.split(np.exp(logprob.astype(np.float64)), np.cumsum(length)[:-1])
+    return _Part(
+        responses=[found.response for found in rows],
+        pairs=[found.pair for found in rows],
+        length=length,
+        reasoning=np.bincount(kept_row, minlength=len(rows)),
+        # Row by row, for that is how a single trace is summed: the last bit decides on ties.
+        mean_prob=np.array([np.mean(row) for row in probability], dtype=np.float64),
+        counts=counts,
+    )
+
+
+def _flat(column: ArrowColumn) -> tuple[FloatArray, Ints]:
+    """The values of a list column one after the other [T], and the length of each row [N]."""
+    # Not to_numpy: that imports pandas where it is installed, a third of a second.
+    values: list[Any] = [np.from_dlpack(chunk.flatten()) for chunk in column.chunks]
+    lengths = [np.diff(np.from_dlpack(chunk.offsets)) for chunk in column.chunks]
+    return np.concatenate(values), np.concatenate(lengths).astype(np.int64)
+
+
+def _reasoning(table: ArrowTable, length: Ints) -> Bools:
+    """[T] for all rows of a shard what `Trace.reasoning` gives for one."""
+    mask = np.ones(int(length.sum()), dtype=bool)
+    ends = np.cumsum(length)
+    spans = zip(*(table.column(name).to_pylist() for name in _SPAN_COLUMNS), strict=True)
+    for end, size, (start, stop, turn_end) in zip(ends, length, spans, strict=True):
+        tokens = mask[end - size : end]
+        tokens[turn_end:] = False
+        if start is not None and stop is not None:
+            tokens[start:stop] = False
+    return mask
+
+
+def _check_found(run: Run, found: Collection[Pair], asked: Collection[Pair] | None) -> None:
+    missing = sorted(set(asked or ()) - set(found))
+    if missing:
+        raise UsageError(
+            f"The run {run.path} has no traces of the pair {missing[0][0]} / {missing[0][1]}.",
+            next_step="Trace it first, or leave that pair out.",
+        )
+    if not found:
+        raise NothingScoredError(
+            f"The run {run.path} has no traces yet.",
+            next_step=f"Trace it first: divtok trace {run.path}",
+        )
+
+
+def _grouped(
+    parts: Sequence[_Part],
+    order: Iterable[tuple[Group, Pair]],
+    thetas: Mapping[Divergence, Floats],
+    sizes: Mapping[Group, int],
+) -> Iterator[Counted]:
+    """The rows of all shards, put together by group and pair and in the order of the tables."""
+    responses = [response for part in parts for response in part.responses]
+    pairs = [pair for part in parts for pair in part.pairs]
+    members: dict[tuple[Group, Pair], list[int]] = {}
+    for row, (response, pair) in enumerate(zip(responses, pairs, strict=True)):
+        members.setdefault((response.group, pair), []).append(row)
+    whole = _joined(parts, thetas)
+    for group, pair in order:
+        rows = sorted(members.get((group, pair), ()), key=lambda row: responses[row])
+        index = np.array(rows, dtype=np.int64)
+        yield Counted(
+            *group,
+            *pair,
+            problem_id=tuple(responses[row].problem_id for row in rows),
+            correct=np.array([responses[row].correct for row in rows], dtype=bool),
+            length=whole.length[index],
+            reasoning=whole.reasoning[index],
+            mean_prob=whole.mean_prob[index],
+            thetas=dict(thetas),
+            counts={name: counts[index] for name, counts in whole.counts.items()},
+            excluded=sizes[group] - len(rows),
+        )
+
+
+def _joined(parts: Sequence[_Part], thetas: Mapping[Divergence, Floats]) -> _Part:
+    none = np.empty(0, dtype=np.int64)
+    return _Part(
+        responses=[],
+        pairs=[],
+        length=np.concatenate([none, *(part.length for part in parts)]),
+        reasoning=np.concatenate([none, *(part.reasoning for part in parts)]),
+        mean_prob=np.concatenate([np.empty(0), *(part.mean_prob for part in parts)]),
+        counts={
+            name: np.concatenate(
+                [np.empty((0, len(grid)), np.int32), *(part.counts[name] for part in parts)]
+            )
+            for name, grid in thetas.items()
+        },
+    )

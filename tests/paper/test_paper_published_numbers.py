@@ -1,0 +1,230 @@
+"""The paper's numbers: read strictly, in our names, and in keeping with each other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import divtok
+from divtok.errors import DataError
+from divtok.families.presets import FAMILIES
+from divtok.paper.published_numbers import (
+    FACTS,
+    MODELS,
+    NO_ESTIMATOR,
+    PaperTable,
+    Published,
+    PublishedMean,
+    published,
+    published_means,
+    read_published,
+    read_whitebox_means,
+)
+from divtok.problems.benchmarks import BENCHMARKS
+from divtok.score import ESTIMATORS
+
+PACKAGED = Path(divtok.__file__).parent / "paper" / "published"
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "paper"
+FILES = ("whitebox_ece.csv", "whitebox_auroc.csv", "blackbox.csv", "verbalized_with_dtc.csv")
+DEEPSEEK = "deepseek-ai/DeepSeek-V3.2"
+
+
+def cell(
+    table: PaperTable, generator: str, benchmark: str, estimator: str, protocol: str = "cot"
+) -> Published:
+    [found] = [
+        p
+        for p in published(table)
+        if (p.generator, p.benchmark, p.estimator, p.protocol)
+        == (generator, benchmark, estimator, protocol)
+    ]
+    return found
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the paper is not beside the repository")
+@pytest.mark.parametrize("file", FILES)
+def test_the_packaged_tables_are_those_of_the_paper(file: str) -> None:
+    assert (PACKAGED / file).read_bytes() == (SHARED / file).read_bytes()
+
+
+def test_nothing_else_lies_beside_the_tables() -> None:
+    assert sorted(path.name for path in PACKAGED.iterdir()) == sorted(FILES)
+
+
+def test_tables_have_all_their_cells() -> None:
+    assert len(published("whitebox")) == 8 * 4 * 10
+    # Three generators and four benchmarks: CoT alone, PRM and two DTCs; then three protocols with
+    # the stated confidence and two DTCs.
+    assert len(published("blackbox")) == 3 * 4 * (4 + 3 * 3)
+    assert len(published("verbalized_with_dtc")) == 3 * 4 * 3 * 2
+
+
+@pytest.mark.parametrize("table", get_args(PaperTable))
+def test_every_name_is_one_of_ours(table: PaperTable) -> None:
+    generators = {g.model for family in FAMILIES.values() for g in family.generators}
+    for p in published(table):
+        assert p.generator in generators
+        assert p.benchmark in BENCHMARKS.names()
+        assert p.estimator in ESTIMATORS.names() or p.estimator == NO_ESTIMATOR
+        assert all(v is None or 0 <= v <= 1 for v in (p.accuracy, p.ece, p.auroc))
+
+
+def test_cells_read_as_printed_in_the_paper() -> None:
+    assert cell("whitebox", "Qwen/Qwen2.5-7B-Instruct", "math500", "nsl") == Published(
+        "math500", "Qwen/Qwen2.5-7B-Instruct", "cot", "nsl", 0.761, 0.436, 0.670
+    )
+    lin = cell("whitebox", "google/gemma-3-27b-it", "aime25", "dtc_lin")
+    assert (lin.accuracy, lin.ece, lin.auroc) == (0.253, 0.111, 0.790)
+    prm = cell("whitebox", "Qwen/Qwen3-14B", "amc23", "prm")
+    assert (prm.ece, prm.auroc) == (0.120, 0.895)
+    plain = cell("blackbox", DEEPSEEK, "hmmt26", NO_ESTIMATOR)
+    assert (plain.accuracy, plain.ece, plain.auroc) == (0.509, None, None)
+    stated = cell("blackbox", DEEPSEEK, "aime24", "verbalized", "verbalized_top2")
+    assert (stated.accuracy, stated.ece, stated.auroc) == (0.646, 0.320, 0.884)
+    prod = cell(
+        "blackbox", "Qwen/Qwen3-30B-A3B-Instruct-2507", "aime25", "dtc_prod", "verbalized_top2"
+    )
+    assert (prod.accuracy, prod.ece, prod.auroc) == (None, 0.470, 0.502)
+    combined = cell(
+        "verbalized_with_dtc", "Qwen/Qwen3-4B-Instruct-2507", "hmmt26", "verbalized_dtc",
+        "verbalized_distribution",
+    )  # fmt: skip
+    assert (combined.accuracy, combined.ece, combined.auroc) == (None, 0.299, 0.734)
+
+
+def test_only_basecal_of_the_model_without_a_base_is_missing() -> None:
+    missing = {(p.generator, p.estimator) for p in published("whitebox") if p.ece is None}
+    assert missing == {("Qwen/Qwen3-32B", "basecal")}
+    assert missing == {(p.generator, p.estimator) for p in published("whitebox") if p.auroc is None}
+
+
+def test_both_black_box_tables_state_the_same_figures() -> None:
+    def stated(table: PaperTable) -> dict[tuple[str, str, str], tuple[float | None, float | None]]:
+        rows = [p for p in published(table) if p.estimator == "verbalized"]
+        return {(p.generator, p.benchmark, p.protocol): (p.ece, p.auroc) for p in rows}
+
+    assert stated("blackbox") == stated("verbalized_with_dtc")
+
+
+def recomputed(mean: PublishedMean) -> tuple[float, float]:
+    """The lowest and highest mean of the table's cells that the stated figures are about."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    seen: set[tuple[str, ...]] = set()
+    for p in published(mean.table):
+        value = getattr(p, mean.metric)
+        where = (p.generator, p.benchmark, p.protocol)
+        if value is None or p.generator not in mean.generators or p.protocol not in mean.protocols:
+            continue
+        if mean.estimator is not None and p.estimator != mean.estimator:
+            continue
+        if mean.estimator is None and where in seen:
+            continue  # one accuracy, repeated for each estimator
+        seen.add(where)
+        groups.setdefault(() if mean.pooled else (p.generator, p.protocol), []).append(value)
+    means = [sum(values) / len(values) for values in groups.values()]
+    return min(means), max(means)
+
+
+@pytest.mark.parametrize("mean", published_means(), ids=lambda mean: mean.key)
+def test_the_means_the_paper_states_are_those_of_its_cells(mean: PublishedMean) -> None:
+    # Cells and means are rounded to 0.1 points: half of that from the mean's own rounding, and as
+    # much again at the very most from the cells'; 0.01 for sums in binary.
+    assert recomputed(mean) == pytest.approx((mean.low, mean.high), abs=0.00051)
+
+
+def test_the_means_are_those_of_the_paper() -> None:
+    found = {mean.key: (mean.low, mean.high) for mean in published_means()}
+    assert len(found) == len(published_means()) == 1 + 2 * 10 + 5
+    assert found["whitebox-accuracy"] == (0.480, 0.480)
+    assert found["whitebox-ece-dtc_lin"] == (0.130, 0.130)
+    assert found["whitebox-ece-dtc_prod"] == (0.132, 0.132)
+    assert found["whitebox-auroc-dtc_prod"] == (0.808, 0.808)
+    assert found["whitebox-auroc-uqac_mean"] == (0.667, 0.667)
+    assert found["deepseek-ece-stated"] == (0.321, 0.402)
+    assert found["blackbox-ece-cot-dtc-lin"] == (0.115, 0.127)
+
+
+def test_facts_that_follow_from_the_tables_do() -> None:
+    table = published("verbalized_with_dtc")
+    pairs = [
+        (one, other)
+        for one in table
+        for other in table
+        if one.generator == other.generator == DEEPSEEK
+        and (one.benchmark, one.protocol) == (other.benchmark, other.protocol)
+        and (one.estimator, other.estimator) == ("verbalized", "verbalized_dtc")
+    ]
+    assert len(pairs) == 12
+    falls = [a.ece - b.ece for a, b in pairs if a.ece is not None and b.ece is not None]
+    rises = [b.auroc - a.auroc for a, b in pairs if a.auroc is not None and b.auroc is not None]
+    ece, auroc = FACTS["with-dtc-ece"], FACTS["with-dtc-auroc"]
+    assert (min(falls), max(falls)) == pytest.approx((ece.low, ece.high))
+    assert (min(rises), max(rises)) == pytest.approx((auroc.low, auroc.high))
+    means = {mean.key: mean.low for mean in published_means()}
+    gap = means["whitebox-ece-uqac_mean"] - means["whitebox-ece-dtc_prod"]
+    assert gap == pytest.approx(FACTS["prod-against-uqac"].low)
+
+
+def test_facts_agree_with_the_families() -> None:
+    for name in ("qwen2.5", "qwen3", "gemma3", "blackbox"):
+        assert FACTS[f"theta-{name}"].low == FAMILIES[name].theta
+    assert all(fact.key == key and fact.low <= fact.high for key, fact in FACTS.items())
+
+
+def test_the_count_facts_are_those_of_the_paper() -> None:
+    ranges = {key: (fact.low, fact.high) for key, fact in FACTS.items()}
+    assert ranges["count-zero"] == ranges["ratio-lowest"] == (0.97, 0.99)
+    assert ranges["count-many"] == (0.24, 0.29)
+    assert ranges["ratio-highest"] == (0.45, 0.54)
+    assert (ranges["count-r"][0], ranges["ratio-r"][0]) == (-0.985, -0.937)
+
+
+def test_models_have_their_name_in_the_paper() -> None:
+    assert MODELS["Qwen2.5-7B"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert MODELS["Gemma3-12B"] == "google/gemma-3-12b-it"
+    assert len(set(MODELS.values())) == len(MODELS) == 11
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(PACKAGED, tmp_path / "published")
+    return tmp_path / "published"
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "old", "new", "complaint"),
+    [
+        ("whitebox", "whitebox_ece.csv", "Qwen3-8B", "Qwen3-9B", "'Qwen3-9B'.*Qwen3-8B"),
+        ("whitebox", "whitebox_auroc.csv", "AMC23", "AMC22", "auroc.csv has the name 'AMC22'"),
+        ("whitebox", "whitebox_ece.csv", "500,Qwen2.5-14B,80.0", "500,Qwen2.5-7B,76.1", "twice"),
+        ("whitebox", "whitebox_ece.csv", "nsl", "nll", "columns"),
+        ("whitebox", "whitebox_auroc.csv", "76.1", "76.2", "different responses"),
+        ("whitebox", "whitebox_auroc.csv", "67.0", "sixty", "'sixty' in the column nsl"),
+        ("whitebox", "whitebox_auroc.csv", "67.0", "167.0", "no percentage"),
+        ("blackbox", "blackbox.csv", "AIME24", "AIME23", "'AIME23'"),
+        ("blackbox", "blackbox.csv", "Default CoT", "Default", "'Default'"),
+        ("blackbox", "blackbox.csv", "prm,,39.0", "orm,,39.0", "'orm'"),
+        ("blackbox", "blackbox.csv", "72.2,,", "72.2,,,", "line 2: not 7 fields"),
+        ("verbalized_with_dtc", "verbalized_with_dtc.csv", "40.8,85.5", "40.8", "line 2"),
+        ("verbalized_with_dtc", "verbalized_with_dtc.csv", "AIME25", "AIME24", "twice"),
+    ],
+)  # fmt: skip
+def test_a_broken_table_is_refused(
+    copy: Path, table: PaperTable, file: str, old: str, new: str, complaint: str
+) -> None:
+    text = (copy / file).read_text("utf-8")
+    assert old in text
+    (copy / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=complaint):
+        read_published(table, copy)
+
+
+def test_a_table_without_its_averages_is_refused(copy: Path) -> None:
+    file = copy / "whitebox_ece.csv"
+    kept = [line for line in file.read_text("utf-8").splitlines() if "Average" not in line]
+    file.write_text("\n".join(kept), encoding="utf-8")
+    with pytest.raises(DataError, match="average of accuracy"):
+        read_whitebox_means(copy)
