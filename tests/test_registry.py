@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, EntryPoints
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +28,12 @@ class Announced:
         return self.points
 
 
+def plug_in(name: str, load: Callable[[], Any], attr: str = "") -> SimpleNamespace:
+    """What an installed package announces."""
+    dist = SimpleNamespace(name="theirs", version="1.2")
+    return SimpleNamespace(name=name, value="x", attr=attr, dist=dist, load=load)
+
+
 @pytest.fixture
 def announced(monkeypatch: pytest.MonkeyPatch) -> Announced:
     return Announced(monkeypatch)
@@ -33,7 +41,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Announced:
 
 @pytest.fixture
 def registry(announced: Announced) -> Registry[int]:
-    things: Registry[int] = Registry("thing", entry_point_group="divtok.things")
+    things: Registry[int] = Registry("thing", group="divtok.things")
     things.add("one", 1)
     things.add("two", 2)
     return things
@@ -66,9 +74,7 @@ def test_a_known_name_needs_no_plug_in(registry: Registry[int], announced: Annou
 
 
 def test_plug_ins_are_imported_once(registry: Registry[int], announced: Announced) -> None:
-    announced.points = [
-        SimpleNamespace(name="three", value="x", load=lambda: registry.add("three", 3))
-    ]
+    announced.points = [plug_in("three", lambda: registry.add("three", 3))]
     assert registry.get("three") == 3
     assert registry.names() == ["one", "two", "three"]
     assert list(registry) == [1, 2, 3]
@@ -81,7 +87,7 @@ def test_a_plug_in_may_look_things_up_while_it_is_imported(
     def load() -> None:
         registry.add("sum", sum(registry))
 
-    announced.points = [SimpleNamespace(name="sum", value="x", load=load)]
+    announced.points = [plug_in("sum", load)]
     assert registry.get("sum") == 3
 
 
@@ -101,7 +107,84 @@ def test_a_broken_plug_in_is_named_every_time(
 def test_a_plug_in_that_takes_a_name_of_ours_is_refused(
     registry: Registry[int], announced: Announced
 ) -> None:
-    announced.points = [SimpleNamespace(name="x", value="x", load=lambda: registry.add("one", 9))]
+    announced.points = [plug_in("x", lambda: registry.add("one", 9))]
     with pytest.raises(UsageError, match="registered twice"):
         registry.names()
     assert registry.get("one") == 1
+
+
+def test_an_entry_point_may_be_the_thing_itself(
+    registry: Registry[int], announced: Announced
+) -> None:
+    loaded: list[str] = []
+
+    def load(name: str, value: int) -> int:
+        loaded.append(name)
+        return value
+
+    announced.points = [
+        plug_in("three", lambda: load("three", 3), "THREE"),
+        plug_in("four", lambda: load("four", 4), "FOUR"),
+    ]
+    assert registry.get("four") == 4
+    assert loaded == ["four"]  # the other one is not imported for it
+    assert registry.names() == ["one", "two", "four", "three"]
+
+
+def test_it_is_known_who_registered_a_thing(
+    registry: Registry[int], announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: Registry[int] = Registry("other", group="divtok.things")
+
+    def load() -> None:
+        registry.add("three", 3)
+        others.add("of three", 30)
+
+    announced.points = [plug_in("three", load)]
+    assert registry.origin("three") == "theirs 1.2"
+    assert registry.origin("one") == "divtok"
+    announced.points = []
+    assert others.origin("of three") == "theirs 1.2"
+    with pytest.raises(UsageError, match=r"twice, by theirs 1\.2 and by divtok\."):
+        registry.add("three", 3)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package with a file for each thing; `loud_one` cannot be imported."""
+    folder = tmp_path / "home_of_things"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    for name, value in (("five", 5), ("six_a", 6)):
+        (folder / f"{name}.py").write_text(
+            f"from things_registry import THINGS\nTHINGS.add({name.replace('_', '-')!r}, {value})\n"
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    return folder.name
+
+
+def test_what_ships_lies_in_a_package_with_one_file_a_thing(
+    home: str, announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    things: Registry[int] = Registry("thing", group="divtok.things", home=home)
+    module = ModuleType("things_registry")
+    module.THINGS = things  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "things_registry", module)
+    assert things.get("six-a") == 6
+    assert f"{home}.six_a" in sys.modules
+    assert f"{home}.five" not in sys.modules  # imported only when it may hold what is asked for
+    assert things.names() == ["six-a", "five"]
+    assert things.origin("five") == "divtok"
+
+
+def test_a_package_of_data_files_is_read(
+    home: str, announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(module: ModuleType) -> Iterable[tuple[str, int]]:
+        return [(f"of {module.__name__}", 7)]
+
+    things: Registry[int] = Registry("thing", group="divtok.things", home=home, read_module=read)
+    assert things.names() == [f"of {home}"]
+    announced.points = []

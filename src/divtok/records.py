@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,24 @@ EVIDENCE = ("chain", "base", "projected", "sampled", "rewards", "statement", "re
 
 # The reason of a grade where there is no gold answer to hold a response against.
 GOLD_MISSING = "gold_missing"
+
+
+class Reason(str):
+    """Why there is no value: a text for people, with a kind that code may switch on.
+
+    It is its text; nothing may depend on how that is worded.
+    """
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __new__(cls, kind: str, text: str) -> Self:
+        reason = super().__new__(cls, text)
+        reason.kind = kind
+        return reason
+
+    def __reduce__(self) -> tuple[type[Reason], tuple[str, str]]:
+        return Reason, (self.kind, str(self))
 
 
 class Verdict(StrEnum):

@@ -96,7 +96,7 @@ class Benchmark:
     source: EmbeddedSource | HubSource
 
 
-BENCHMARKS: Registry[Benchmark] = Registry("benchmark", entry_point_group="divtok.benchmarks")
+BENCHMARKS: Registry[Benchmark] = Registry("benchmark", group="divtok.benchmarks")
 
 
 def add_benchmark(name: str, summary: str, source: EmbeddedSource | HubSource) -> None:

@@ -77,7 +77,7 @@ class Estimator:
         return tuple(need for need in self.needs if need in EVIDENCE)
 
 
-ESTIMATORS: Registry[Estimator] = Registry("estimator", entry_point_group="divtok.estimators")
+ESTIMATORS: Registry[Estimator] = Registry("estimator", group="divtok.estimators")
 
 
 def estimator(
