@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from divtok.evidence.uqac.attention import AttentionLog
-from divtok.evidence.uqac.find import find_chain
+from divtok.evidence.uqac.chains import find_chain
 from divtok.packed.packs import build_pack
 from divtok.trace.trunks import packed_trunk
 

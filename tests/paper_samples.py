@@ -28,8 +28,8 @@ from divtok.records import (
     Trajectory,
     Verdict,
 )
-from divtok.score.dtc import divergent_count, dtc_lin, dtc_prod
-from divtok.score.likelihood import mean_prob
+from divtok.score.estimators.dtc import divergent_count, dtc_lin, dtc_prod
+from divtok.score.estimators.likelihood import mean_prob
 from divtok.stages.choices import chosen_estimators
 from divtok.store.run import Run, check_or_write_manifest
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from divtok.api import Result, Token, confidence, load_pair
+    from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
     from divtok.grade import extract_answer, grade_answer
     from divtok.records import (
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
         Trajectory,
         Verdict,
     )
-    from divtok.score import estimator
-    from divtok.trace.divergence import jsd_bits
+    from divtok.score import registry as estimator
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -51,7 +51,7 @@ _HOME = {
     "estimator": "divtok.score",
     "extract_answer": "divtok.grade",
     "grade_answer": "divtok.grade",
-    "jsd_bits": "divtok.trace.divergence",
+    "jsd_bits": "divtok.divergences.arithmetic",
     "load_pair": "divtok.api",
     "load_server_pair": "divtok.trace.topk.server_pair",
 }

@@ -24,7 +24,7 @@ from divtok.score import (
     check_parameter,
     score_evidence,
 )
-from divtok.score.dtc import divergent_count, divergent_tokens
+from divtok.score.estimators.dtc import divergent_count, divergent_tokens
 from divtok.trace.batches import Row
 from divtok.trace.extras import Extras, Read
 from divtok.trace.pair import Pair

@@ -173,6 +173,8 @@ class Trace:
     Where `exact` is False the divergences are known within bounds only: `jsd_low_bits` and
     `jsd_high_bits` enclose each, `jsd_bits` is their middle, and entropies and KLs are NaN.
 
+    `others` holds further divergences that were asked for, by their columns.
+
     `answer_start`:`answer_stop` are the tokens that overlap the final answer's content (None where
     there is no answer), and tokens from `turn_end` on close the turn. Both stay in the arrays;
     `reasoning()` leaves them out.
@@ -199,6 +201,11 @@ class Trace:
     reason: str | None = None
     jsd_low_bits: FloatArray | None = None  # None where `exact`
     jsd_high_bits: FloatArray | None = None
+    others: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+
+    def per_token(self, column: str) -> FloatArray | None:
+        """[T] the numbers of a column, be it a further divergence; None where it was not traced."""
+        return getattr(self, column) if column in PER_TOKEN_FIELDS else self.others.get(column)
 
     def __len__(self) -> int:
         return len(self.jsd_bits)
@@ -325,6 +332,29 @@ class Confidence:
     reason: str | None = None
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a trace counts at one theta: divergent tokens (m), response and reasoning tokens.
+
+    Where the trace gives bounds only, the count of an exact trace lies between `low` and `high`;
+    both are None where the trace is exact. Of the reasoning tokens within `band_bits` of theta,
+    `near_above` are divergent and `near_below` are not: rounding might move them.
+    """
+
+    key: str
+    p: str
+    q: str
+    theta: float
+    count: int
+    low: int | None
+    high: int | None
+    length: int
+    reasoning: int
+    band_bits: float
+    near_above: int
+    near_below: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
 from divtok.evaluate.sweep.counts import FIELDS, Counted, Divergence, count_above, stored_thetas
 from divtok.records import Trace
-from divtok.score.dtc import dtc_lin, dtc_prod
-from divtok.score.likelihood import mean_prob
+from divtok.score.estimators.dtc import dtc_lin, dtc_prod
+from divtok.score.estimators.likelihood import mean_prob
 
 
 def random_trace(rng: np.random.Generator, *, answer: bool = True) -> Trace:

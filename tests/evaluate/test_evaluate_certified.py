@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from divtok.errors import DataError
 from divtok.evaluate.certified import Certified, certified, count_bounds
 from divtok.records import PER_TOKEN_FIELDS, Trace
-from divtok.score.dtc import divergent_count
+from divtok.score.estimators.dtc import divergent_count
 
 
 def bounded(low: Any, high: Any, **changes: Any) -> Trace:

@@ -20,7 +20,7 @@ from divtok.evaluate.sweep.counts import (
     default_grids,
     stored_thetas,
 )
-from divtok.score.dtc import divergent_count
+from divtok.score.estimators.dtc import divergent_count
 
 
 def test_grids_are_the_decimals_they_are_written_as():

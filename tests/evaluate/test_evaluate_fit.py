@@ -76,7 +76,7 @@ def test_fit_picks_the_middle_of_the_best_run():
 
 
 def test_curve_equals_scoring_each_response():
-    from divtok.score.dtc import dtc_lin
+    from divtok.score.estimators.dtc import dtc_lin
 
     rng = np.random.default_rng(5)
     traces = [trace(rng.random(40)) for _ in range(30)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from divtok.evaluate.near_theta import BAND_BITS, near_theta, pair_precision
 from divtok.records import PER_TOKEN_FIELDS, Trace
-from divtok.score.dtc import divergent_count
+from divtok.score.estimators.dtc import divergent_count
 
 FULL = {"p": "float32", "q": "float32"}
 HALF = {"p": "bfloat16", "q": "bfloat16"}

@@ -17,7 +17,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.sweep.counts import DIVERGENCES, JSD_GRID, default_grids
 from divtok.evaluate.sweep.grid import draws_of, linear_figures, product_figures
 from divtok.evaluate.sweep.surfaces import Surface, best_theta, mean_surface, sweep_lin, sweep_prod
-from divtok.score.dtc import linear_confidence
+from divtok.score.estimators.dtc import linear_confidence
 
 EXACT = 1e-12
 

@@ -250,7 +250,7 @@ def test_smollm2_ends_its_turns_and_keeps_its_text(real: Any) -> None:
 def test_smollm2_comes_from_its_copy_the_second_time(
     smollm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from divtok.models.load.gguf import cache as gguf_cache
+    from divtok.models.gguf import cache as gguf_cache
 
     def never(_: Path) -> None:
         raise AssertionError("the GGUF file was read again")

@@ -267,7 +267,7 @@ def start_converting(path: Path, seconds: float) -> Any:
     code = f"""
 import time
 from pathlib import Path
-from divtok.models.load.gguf import convert
+from divtok.models.gguf import convert
 def convert_slowly(header):
     time.sleep({seconds})
     return lambda folder: (folder / "config.json").write_text("whole")

@@ -21,7 +21,7 @@ from divtok.errors import NothingScoredError, StoreError, UsageError
 from divtok.evaluate.sweep.counts import Counted
 from divtok.paper.recipe import TINY, Side, recipes, runs_of
 from divtok.paper.run_tables import FinishedRun, Material, on_grid, short
-from divtok.score.dtc import divergent_count, dtc_lin
+from divtok.score.estimators.dtc import divergent_count, dtc_lin
 from divtok.stages import sweep as sweeps
 
 SMALL, MIDDLE, LARGE = (f"divtok/tiny-{size}" for size in ("0.5m", "0.9m", "1.6m"))

@@ -14,7 +14,8 @@ from score_samples import EVIDENCE_OF_ALL_KINDS, make_trace, numbers
 from divtok.errors import DataError, DivtokError
 from divtok.generate.chat_answer import read_answer
 from divtok.records import Confidence, Evidence, Reading, Scalar, Statement, Trace
-from divtok.score import ESTIMATORS, Estimator, bind_parameters, estimator, score_evidence
+from divtok.score import (ESTIMATORS, Estimator, bind_parameters, score_evidence)
+from divtok.score import registry as estimator
 from divtok.score.registry import score_trace
 
 GIVEN: dict[str, Scalar] = {"theta": 0.5, "n": 10, "a": 0.95, "b": 0.05, "k": 4}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_samples import make_trace, with_count
 
-from divtok.score.dtc import divergent_count, divergent_tokens, dtc_lin, dtc_prod, linear_confidence
-from divtok.score.likelihood import entropy, mean_prob, nsl
+from divtok.score.estimators.dtc import divergent_count, divergent_tokens, dtc_lin, dtc_prod, linear_confidence
+from divtok.score.estimators.likelihood import entropy, mean_prob, nsl
 from divtok.score.ranking import count, length, ratio
 
 # As float32, 0.7 and 0.5 are not above themselves, 0.6 and 0.85 are.

@@ -13,12 +13,12 @@ from score_samples import make_trace, numbers
 from divtok.errors import DataError, UsageError
 from divtok.records import Chain, Reading, Relevance, Statement, StepRewards
 from divtok.score import ESTIMATOR_SETS, ESTIMATORS, expand_estimators
-from divtok.score.basecal import basecal, basecal_proj
-from divtok.score.likelihood import nsl
-from divtok.score.prm import prm
-from divtok.score.relevance import relevance, weighted_likelihood
-from divtok.score.uqac import global_constant, uqac_attn, uqac_global, uqac_mean, uqac_sim
-from divtok.score.verbalized import verbalized, verbalized_dtc
+from divtok.score.estimators.basecal import basecal, basecal_proj
+from divtok.score.estimators.likelihood import nsl
+from divtok.score.estimators.prm import prm
+from divtok.score.estimators.relevance import relevance, weighted_likelihood
+from divtok.score.estimators.uqac import global_constant, uqac_attn, uqac_global, uqac_mean, uqac_sim
+from divtok.score.estimators.verbalized import verbalized, verbalized_dtc
 
 PROBS = (0.5, 0.8, 0.25, 1.0, 0.9)
 

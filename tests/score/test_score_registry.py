@@ -21,7 +21,7 @@ from divtok.score import (
     score_evidence,
     score_trace,
 )
-from divtok.score import estimator as register_estimator
+from divtok.score import registry as register_estimator
 from divtok.score import registry as score_registry
 from divtok.score.registry import EstimatorFunction
 

@@ -13,7 +13,7 @@ from stages_samples import AUXILIARY, GENERATOR, small_config
 from divtok.config.run import RunConfig
 from divtok.errors import DataError, ServerError, StoreError
 from divtok.evaluate.certified import count_bounds
-from divtok.score.dtc import divergent_count
+from divtok.score.estimators.dtc import divergent_count
 from divtok.stages import evaluate as results
 from divtok.stages import grade as stages
 from divtok.stages import sweep as sweeps

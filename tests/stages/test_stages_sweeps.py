@@ -23,8 +23,8 @@ from divtok.errors import (
 from divtok.evaluate.sweep.counts import JSD_GRID, KL_GRID
 from divtok.evaluate.sweep.surfaces import sweep_lin, sweep_prod
 from divtok.records import PER_TOKEN_FIELDS, Trace, Verdict
-from divtok.score.dtc import divergent_count
-from divtok.score.likelihood import mean_prob
+from divtok.score.estimators.dtc import divergent_count
+from divtok.score.estimators.likelihood import mean_prob
 from divtok.stages import evaluate as results
 from divtok.stages import grade as stages
 from divtok.stages.sweep import CSV_COLUMNS, counted, write_sweep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,14 +119,14 @@ def test_answer_tokens_in_json(text: str, protocol: str, inside: str) -> None:
     ids = encode(text)
     start = text.index(inside)
     expected = expected_range(ids, text, start, start + len(inside))
-    assert answer_tokens(BYTE_LEVEL, ids, text, protocol) == expected
+    assert answer_tokens(BYTE_LEVEL, ids, text, partial(find_answer, protocol=protocol)) == expected
 
 
 def test_a_normalised_text_is_read_under_its_protocol() -> None:
     spelled = 'cafe: {"final_answer": "42", "confidence": 0.9} \\boxed{7}'
-    ids = encode(spelled)
-    found = answer_tokens(BYTE_LEVEL, ids, spelled.replace("cafe", "café"), "verbalized")
-    assert found == answer_tokens(BYTE_LEVEL, ids, spelled, "verbalized")
+    ids, stated = encode(spelled), partial(find_answer, protocol="verbalized")
+    found = answer_tokens(BYTE_LEVEL, ids, spelled.replace("cafe", "café"), stated)
+    assert found == answer_tokens(BYTE_LEVEL, ids, spelled, stated)
     assert found != answer_tokens(BYTE_LEVEL, ids, spelled)
 
 

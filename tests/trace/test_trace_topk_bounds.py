@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from divtok.errors import DataError
-from divtok.trace.divergence import FloatArray64, jsd_bits
+from divtok.divergences.arithmetic import FloatArray64, jsd_bits
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.known import FLOAT32, Known, Rounding, unsound

@@ -80,8 +80,8 @@ def sweep(
     names = list(dict.fromkeys(names))
     grids = grids_with(config.theta)
     groups = sweeps.counted(store, grids={name: grids[name] for name in names})
-    chosen_n = tuple(dict.fromkeys(n or [config.score.n]))
-    chosen_k = tuple(dict.fromkeys(k or [config.score.k]))
+    chosen_n = tuple(dict.fromkeys(n or [int(config.bound("dtc_lin")["n"])]))
+    chosen_k = tuple(dict.fromkeys(k or [int(config.bound("dtc_prod")["k"])]))
     swept = list(_sweep_all(groups, names, config, chosen_n, chosen_k))
     path = sweeps.write_sweep(
         store, [(s.counted, s.divergence, s.surface) for s in swept if s.counted is not None]

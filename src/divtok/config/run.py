@@ -6,10 +6,10 @@ family. Reads files and checks values; loads no model and no benchmark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, cast, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -25,12 +25,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.config.tree import override_tree, read_tree
 from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
-from divtok.errors import ConfigError, did_you_mean
+from divtok.errors import ConfigError, UsageError, did_you_mean
 from divtok.families.presets import FAMILIES, Family, Generator, get_family
 from divtok.generate.extra_body import extra_body_problems
 from divtok.models.load import DType
 from divtok.protocols.prompts import Protocol
 from divtok.records import Sampling, Scalar
+from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Engine = Literal["transformers", "vllm", "api", "imported"]
@@ -149,6 +150,7 @@ class TopKSection(CallsSection):
 
 class TraceSection(PairSection):
     also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
+    divergences: list[str] = Field(default_factory=list[str])  # beside those of every trace
     max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
     workspace_mb: Positive | None = None  # left out: 64 on the CPU, 640 on a GPU
@@ -175,12 +177,16 @@ class EvidenceSection(Section):
 
 
 class ScoreSection(Section):
+    """How traces become confidences. Estimators may have further parameters of their own."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=False)
+
     estimators: Names | None = None  # names and sets; left out: those that a trace is enough for
     theta: Fraction | None = None  # left out: the family's
-    n: Positive = 10
-    a: Fraction = 0.95
-    b: Fraction = 0.05
-    k: Annotated[int, Field(ge=0)] = 4
+    n: Positive | None = None  # these four, left out: each estimator's own
+    a: Fraction | None = None
+    b: Fraction | None = None
+    k: Annotated[int, Field(ge=0)] | None = None
 
     @field_validator("estimators", mode="before")
     @classmethod
@@ -188,14 +194,62 @@ class ScoreSection(Section):
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
+    def _known_parameters(self) -> Self:
+        """Beside the keys above: a parameter of any estimator, or an estimator with its own."""
+        for name, value in (self.model_extra or {}).items():
+            if isinstance(value, dict):
+                spec = _estimator(name)
+                for parameter, own in cast(dict[str, Any], value).items():
+                    if parameter not in spec.parameters:
+                        raise _unknown(f"score.{name}.{parameter}", parameter, spec.parameters)
+                    _check(spec, parameter, own)
+                continue
+            having = [spec for spec in ESTIMATORS if name in spec.parameters]
+            if not having:
+                known = {n for spec in ESTIMATORS for n in spec.parameters}
+                raise _unknown(f"score.{name}", name, {*known, *ScoreSection.model_fields})
+            for spec in having:
+                _check(spec, name, value)
+        return self
+
+    @model_validator(mode="after")
     def _never_rising(self) -> Self:
-        if self.b > self.a:
+        a = 0.95 if self.a is None else self.a
+        b = 0.05 if self.b is None else self.b
+        if b > a:
             raise PydanticCustomError(
                 "rising",
                 "b ({b}) is above a ({a}), so more divergence would mean more confidence",
-                {"a": self.a, "b": self.b},
+                {"a": a, "b": b},
             )
         return self
+
+    def given(self, estimator: str) -> dict[str, Scalar]:
+        """The parameters that are given for this estimator: its own before those for all."""
+        shared = {name: getattr(self, name) for name in ("theta", "n", "a", "b", "k")}
+        extra = self.model_extra or {}
+        shared |= {name: value for name, value in extra.items() if not isinstance(value, dict)}
+        return {n: v for n, v in shared.items() if v is not None} | extra.get(estimator, {})
+
+
+def _estimator(name: str) -> Estimator:
+    if name not in ESTIMATORS:
+        raise _unknown(f"score.{name}", name, {*ESTIMATORS.names(), *ScoreSection.model_fields})
+    return ESTIMATORS.get(name)
+
+
+def _check(spec: Estimator, parameter: str, value: Scalar) -> None:
+    try:
+        spec.check_parameter(parameter, value)
+    except UsageError as error:
+        raise PydanticCustomError("parameter", "{what}", {"what": error.what}) from error
+
+
+def _unknown(key: str, name: str, known: Iterable[str]) -> PydanticCustomError:
+    hint = did_you_mean(name, known)
+    return PydanticCustomError(
+        "unknown_key", "unknown key '{key}'. {hint}", {"key": key, "hint": hint}
+    )
 
 
 class EvaluateSection(Section):
@@ -269,6 +323,10 @@ class RunConfig(Section):
         """The pair whose traces are scored."""
         return self._pair(generator, self.trace)
 
+    def scored_pairs(self) -> dict[str, tuple[str, str]]:
+        """generator -> the pair whose traces of its trajectories are scored"""
+        return {g.model: self.pair_for(g) for g in self.generator_presets()}
+
     def pairs_for(self, generator: Generator) -> list[tuple[str, str]]:
         """Every pair that reads the generator's trajectories, the scored one first.
 
@@ -295,9 +353,13 @@ class RunConfig(Section):
     def theta(self) -> float:
         return self.preset.theta if self.score.theta is None else self.score.theta
 
-    def estimator_parameters(self) -> dict[str, Scalar]:
-        score = self.score
-        return {"theta": self.theta, "n": score.n, "a": score.a, "b": score.b, "k": score.k}
+    def parameters_of(self, estimator: str) -> dict[str, Scalar]:
+        """Its parameters as far as the config or the family gives them."""
+        return {"theta": self.theta, **self.score.given(estimator)}
+
+    def bound(self, estimator: str) -> dict[str, Scalar]:
+        """All its parameters, its defaults among them."""
+        return bind_parameters(ESTIMATORS.get(estimator), self.parameters_of(estimator))
 
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
@@ -341,6 +403,8 @@ def _describe(item: ErrorDetails) -> str:
     if item["type"] == "extra_forbidden":
         known = _section_at(path[:-1]).model_fields
         return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
+    if item["type"] == "unknown_key":
+        return item["msg"]
     if item["type"] == "extra_body":
         # Without its value, which may be a secret.
         return f"{key}: {item['msg']}. Leave it out of extra_body."

@@ -2,7 +2,7 @@
 
 A server tells the most likely tokens, not whole distributions, so a divergence has a lower and an
 upper bound. A token is certainly divergent where the lower bound is above theta, certainly not
-where the upper is not, and open in between. Loads no model and changes no count.
+where the upper is not, and open in between.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from divtok.errors import DataError
-from divtok.records import Trace
+from divtok.records import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +39,13 @@ class Certified:
         return 1 - self.open / self.tokens if self.tokens else None
 
 
-def certified(traces: Iterable[tuple[str, Trace]], *, theta: float) -> list[Certified]:
-    """(generator, trace) with bounds, in any order -> one result for each generator and pair."""
+def certified(counts: Iterable[tuple[str, Counts]], *, theta: float) -> list[Certified]:
+    """(generator, counts) in any order -> one result for each generator and pair with bounds."""
     groups: dict[tuple[str, str, str], list[tuple[int, int, int]]] = {}
-    for generator, trace in traces:
-        if trace.status == "ok":
-            groups.setdefault((generator, trace.p, trace.q), []).append(_tally(trace, theta))
+    for generator, row in counts:
+        if row.low is not None and row.high is not None:
+            found = (row.reasoning, row.low, row.high - row.low)
+            groups.setdefault((generator, row.p, row.q), []).append(found)
     return [
         Certified(
             generator=generator,
@@ -63,22 +61,3 @@ def certified(traces: Iterable[tuple[str, Trace]], *, theta: float) -> list[Cert
         )
         for (generator, p, q), rows in groups.items()
     ]
-
-
-def count_bounds(trace: Trace, *, theta: float) -> tuple[int, int]:
-    """The lowest and the highest count of divergent tokens that the bounds allow."""
-    _, divergent, unsure = _tally(trace, theta)
-    return divergent, divergent + unsure
-
-
-def _tally(trace: Trace, theta: float) -> tuple[int, int, int]:
-    """Reasoning tokens, those certainly divergent, and those open; compared as the count is."""
-    low, high = trace.jsd_low_bits, trace.jsd_high_bits
-    if low is None or high is None:
-        raise DataError(f"The trace {trace.key} has no bounds on its divergences.")
-    reasoning, limit = trace.reasoning(), np.float32(theta)
-    divergent = reasoning & (low > limit)
-    unsure = reasoning & ~divergent & (high > limit)
-    found = (reasoning, divergent, unsure)
-    tokens, certain, still_open = (int(np.count_nonzero(mask)) for mask in found)
-    return tokens, certain, still_open

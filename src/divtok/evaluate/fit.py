@@ -6,15 +6,15 @@ the balanced ECE of `dtc_lin`, as in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.sweep.counts import Counts, checked_grid, count_above, stored_thetas
+from divtok.evaluate.sweep.counts import Counts, checked_grid, count_above
 from divtok.evaluate.sweep.grid import draws_of, linear_figures
 from divtok.evaluate.sweep.surfaces import lowest_index
 from divtok.records import Trace
@@ -56,8 +56,7 @@ class ThetaFit:
 
 
 def fit_theta(
-    traces: Sequence[Trace],
-    correct: Sequence[bool | None],
+    outcomes: Iterable[tuple[Trace, bool | None]],
     *,
     grid: Sequence[float] = PAPER_GRID,
     objective: str = "dtc_lin",
@@ -68,8 +67,8 @@ def fit_theta(
 ) -> ThetaFit:
     """The theta of `grid` with the lowest balanced ECE of dtc_lin.
 
-    `correct[i]` is the outcome of `traces[i]`, None where there is none (no answer, cut off, not
-    decided). Such responses, and traces that are not "ok", are left out and counted.
+    A trace comes with its outcome, None where there is none (no answer, cut off, not decided). Such
+    responses, and traces that are not "ok", are left out and counted. No trace is held.
 
     Several thetas can give the same lowest ECE. Then the longest run of neighbouring grid values
     that share it is taken (the lower run if two are as long), and of that run the value nearest its
@@ -81,24 +80,27 @@ def fit_theta(
             next_step=did_you_mean(objective, OBJECTIVES),
         )
     thetas = checked_grid(grid)
-    if len(traces) != len(correct):
-        raise DataError(
-            f"There are {len(traces)} traces but {len(correct)} outcomes.",
-            next_step="Both must describe the same responses, in the same order.",
-        )
-    used = [
-        (t, y) for t, y in zip(traces, correct, strict=True) if t.status == "ok" and y is not None
-    ]
+    stored = DIVERGENCES.get("jsd").stored_thetas(thetas)
+    counted: list[Counts] = []
+    correct: list[bool] = []
+    excluded = 0
+    for trace, outcome in outcomes:
+        if trace.status != "ok" or outcome is None:
+            excluded += 1
+            continue
+        values = trace.jsd_bits[trace.reasoning()]
+        counted.append(count_above(values, np.zeros(len(values), np.int64), 1, stored))
+        correct.append(outcome)
     protocol = protocol or Protocol()
-    right = np.array([y for _, y in used], dtype=bool)
+    right = np.array(correct, dtype=bool)
     draws = draws_of(right, protocol)
     if draws is None:
         raise DataError(
-            f"Theta cannot be fitted: of {len(used)} usable responses {int(right.sum())} are "
+            f"Theta cannot be fitted: of {len(right)} usable responses {int(right.sum())} are "
             "correct, and both kinds are needed.",
             next_step="Add problems that are harder or easier to the fitting set.",
         )
-    counts = counts_by_theta([t for t, _ in used], thetas)
+    counts = np.concatenate(counted)
     figures = linear_figures(counts, draws, protocol.bins, n=[n], a=a, b=b)
     columns = (thetas, figures.ece[:, 0], figures.auroc[:, 0], counts.mean(axis=0))
     curve = tuple(ThetaPoint(*map(float, point)) for point in zip(*columns, strict=True))
@@ -106,18 +108,10 @@ def fit_theta(
         theta=_lowest(curve),
         objective=objective,
         curve=curve,
-        n=len(used),
+        n=len(right),
         n_balanced=draws.n,
-        excluded=len(traces) - len(used),
+        excluded=excluded,
     )
-
-
-def counts_by_theta(traces: Sequence[Trace], thetas: npt.ArrayLike) -> Counts:
-    """[N, G] number of reasoning tokens with a divergence strictly above each of G thetas."""
-    reasoning = [trace.jsd_bits[trace.reasoning()] for trace in traces]
-    row = np.repeat(np.arange(len(traces)), np.array([len(v) for v in reasoning], dtype=np.int64))
-    values = np.concatenate([np.empty(0, np.float32), *reasoning])
-    return count_above(values, row, len(traces), stored_thetas(thetas))
 
 
 def _lowest(curve: Sequence[ThetaPoint]) -> float:

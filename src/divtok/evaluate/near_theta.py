@@ -1,21 +1,18 @@
 """How many tokens lie so near theta that rounding alone decides whether they are divergent.
 
 A model's numbers depend a little on how its tokens were batched, so a divergence close to theta may
-come out above it in one run and below it in the next. This counts such tokens from stored traces;
-it loads no model and changes no count. It speaks of rounding within one number type only: the same
-models in another type can differ by more.
+come out above it in one run and below it in the next. This sums up what was counted when the run
+was scored, and changes no count. It is about rounding within one dtype: the same models in another
+can differ by more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from divtok.records import Trace
-from divtok.score.dtc import divergent_tokens
+from divtok.records import Counts
 
 Precision = Literal["float32", "half", "unknown"]
 
@@ -30,7 +27,7 @@ _PRECISION: Mapping[str, Precision] = {"float32": "float32", "bfloat16": "half",
 class NearTheta:
     """The tokens near theta of one generator's trajectories under one pair, over all ok traces.
 
-    `near` of `tokens` reasoning tokens have a divergence within `band_bits` of `theta`; they stand
+    `near` of `tokens` reasoning tokens have a divergence within `band_bits` of `theta`; they are
     in `trajectories_near` of `trajectories`. If they all fell on one side, the `count` of divergent
     tokens would be `count_low` or `count_high`. In a single trajectory the count moves by at most
     `largest_change`, and its lowest and highest value are at most `largest_range` apart.
@@ -58,58 +55,38 @@ class NearTheta:
         return self.near / self.tokens if self.tokens else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Tally:
-    """One trace: its reasoning tokens, the divergent ones, and the near ones on either side."""
-
-    tokens: int
-    count: int
-    near_above: int  # divergent, but might not be
-    near_below: int  # not divergent, but might be
-
-
 def near_theta(
-    traces: Iterable[tuple[str, Trace]], *, theta: float, dtypes: Mapping[str, str]
+    counts: Iterable[tuple[str, Counts]], *, theta: float, dtypes: Mapping[str, str]
 ) -> list[NearTheta]:
-    """(generator, trace) in any order -> one result for each generator and pair with an ok trace.
+    """(generator, counts) in any order -> one result for each generator and pair of exact traces.
 
-    `dtypes` says in which number type each model ran; a model that is not in it is unknown.
+    `dtypes` says in which dtype each model ran; a model that is not in it is unknown.
     """
-    tallies: dict[tuple[str, str, str], list[_Tally]] = {}
-    for generator, trace in traces:
-        if trace.status == "ok":
-            band = BAND_BITS[pair_precision(trace.p, trace.q, dtypes)]
-            group = tallies.setdefault((generator, trace.p, trace.q), [])
-            group.append(_tally(trace, theta, band))
+    groups: dict[tuple[str, str, str], list[Counts]] = {}
+    for generator, row in counts:
+        if row.low is None:  # certified.py tells of those that are not exact
+            groups.setdefault((generator, row.p, row.q), []).append(row)
     return [
         _total(generator, p, q, theta, pair_precision(p, q, dtypes), group)
-        for (generator, p, q), group in tallies.items()
+        for (generator, p, q), group in groups.items()
     ]
 
 
+def band_bits(p: str, q: str, dtypes: Mapping[str, str]) -> float:
+    """How far rounding may move a divergence of this pair."""
+    return BAND_BITS[pair_precision(p, q, dtypes)]
+
+
 def pair_precision(p: str, q: str, dtypes: Mapping[str, str]) -> Precision:
-    """The coarser number type of the two models; unknown where either is not known."""
+    """The coarser dtype of the two models; unknown where either is not known."""
     found = {_PRECISION.get(dtypes.get(model, ""), "unknown") for model in (p, q)}
     if "unknown" in found:
         return "unknown"
     return "half" if "half" in found else "float32"
 
 
-def _tally(trace: Trace, theta: float, band: float) -> _Tally:
-    """Compared in float32, as the count is, so that a token at the edge of the band is in it."""
-    reasoning, divergent = trace.reasoning(), divergent_tokens(trace, theta=theta)
-    low, high = np.float32(theta - band), np.float32(theta + band)
-    near = reasoning & (trace.jsd_bits >= low) & (trace.jsd_bits <= high)
-    return _Tally(
-        tokens=int(np.count_nonzero(reasoning)),
-        count=int(np.count_nonzero(divergent)),
-        near_above=int(np.count_nonzero(near & divergent)),
-        near_below=int(np.count_nonzero(near & ~divergent)),
-    )
-
-
 def _total(
-    generator: str, p: str, q: str, theta: float, precision: Precision, tallies: list[_Tally]
+    generator: str, p: str, q: str, theta: float, precision: Precision, tallies: Sequence[Counts]
 ) -> NearTheta:
     ranges = [t.near_above + t.near_below for t in tallies]
     count = sum(t.count for t in tallies)
@@ -120,7 +97,7 @@ def _total(
         theta=theta,
         precision=precision,
         band_bits=BAND_BITS[precision],
-        tokens=sum(t.tokens for t in tallies),
+        tokens=sum(t.reasoning for t in tallies),
         near=sum(ranges),
         trajectories=len(tallies),
         trajectories_near=sum(1 for width in ranges if width),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from divtok.errors import UsageError, did_you_mean
-from divtok.score.registry import ESTIMATORS, Estimator
+from divtok.score.facts import FACTS
+from divtok.score.registry import ESTIMATORS, Estimator, in_order
 
 
 def _trace_alone() -> list[str]:
-    return [spec.name for spec in ESTIMATORS if not spec.evidence]
+    return [spec.name for spec in in_order(ESTIMATORS) if not spec.evidence]
 
 
 def _verbalized() -> list[str]:
@@ -42,8 +43,10 @@ def expand_estimators(names: Sequence[str]) -> list[Estimator]:
     """The estimators of these names and sets, each once; an unknown name is refused."""
     found: dict[str, Estimator] = {}
     for name in names:
+        if name in FACTS:
+            continue  # no estimators, though lists may name them
         for member in ESTIMATOR_SETS[name]() if name in ESTIMATOR_SETS else [name]:
-            if member not in ESTIMATORS.names():
+            if member not in ESTIMATORS:
                 known = [*ESTIMATORS.names(), *ESTIMATOR_SETS]
                 raise UsageError(
                     f"Unknown estimator '{member}'.", next_step=did_you_mean(member, known)

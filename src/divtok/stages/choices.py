@@ -5,36 +5,18 @@ Loads no model; reads configs of models only.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from divtok.config.run import FOREIGN_ENGINES, RunConfig
+from divtok.config.loading import digest_of
+from divtok.config.run import RunConfig
+from divtok.divergences.divergence import DIVERGENCES, Divergence, beside_kernels
 from divtok.errors import ConfigError, did_you_mean
-from divtok.evidence.projection import Projection
-from divtok.families.presets import Generator
-from divtok.score import Estimator, expand_estimators
-from divtok.stages.common import digest_of, reader_tokenizer, scored_pairs
-
-# Tables and figures compare with these, so they are scored whatever else is asked for.
-ALWAYS_SCORED = ("count", "length")
+from divtok.evidence.kind import EVIDENCE
+from divtok.records import PER_TOKEN_FIELDS
+from divtok.score.registry import Estimator
+from divtok.score.sets import expand_estimators
+from divtok.stages.readers import reader_tokenizer
 
 
-def chosen_estimators(config: RunConfig) -> list[Estimator]:
-    """The estimators to score; an unknown name is refused."""
-    names = _named(config)
-    return [
-        spec
-        for spec in expand_estimators([*names, *ALWAYS_SCORED])
-        if spec.name in names or not (spec.needs_exact and _is_served(config))
-    ]
-
-
-def left_out_estimators(config: RunConfig) -> list[str]:
-    """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
-    chosen = {spec.name for spec in chosen_estimators(config)}
-    return [spec.name for spec in expand_estimators(_named(config)) if spec.name not in chosen]
-
-
-def _named(config: RunConfig) -> list[str]:
+def named_estimators(config: RunConfig) -> list[str]:
     """The names and sets that the config gives, or those of its protocol."""
     if config.score.estimators is not None:
         return config.score.estimators
@@ -42,13 +24,37 @@ def _named(config: RunConfig) -> list[str]:
     return ["trace" if config.protocol == "cot" else "verbalized_protocol"]
 
 
-def _is_served(config: RunConfig) -> bool:
-    return any(p in config.servers for p, _ in scored_pairs(config).values())
+def chosen_estimators(config: RunConfig) -> list[Estimator]:
+    """The estimators to score; an unknown name is refused."""
+    names = named_estimators(config)
+    served = any(p in config.servers for p, _ in config.scored_pairs().values())
+    return [
+        spec
+        for spec in expand_estimators(names)
+        if spec.name in names or not (spec.needs_exact and served)
+    ]
 
 
-def needed_evidence(config: RunConfig) -> frozenset[str]:
-    """What must be gathered beside the traces."""
-    return frozenset(kind for spec in chosen_estimators(config) for kind in spec.evidence)
+def left_out_estimators(config: RunConfig) -> list[str]:
+    """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
+    chosen = {spec.name for spec in chosen_estimators(config)}
+    return [
+        spec.name
+        for spec in expand_estimators(named_estimators(config))
+        if spec.name not in chosen
+    ]
+
+
+def needed_evidence(config: RunConfig) -> list[str]:
+    """The kinds of evidence that must be gathered beside the traces."""
+    return list(dict.fromkeys(k for spec in chosen_estimators(config) for k in spec.evidence))
+
+
+def asked_divergences(config: RunConfig) -> list[Divergence]:
+    """The divergences to trace beside those that every trace has."""
+    columns = {need for spec in chosen_estimators(config) for need in spec.columns}
+    columns |= {DIVERGENCES.get(name).column for name in config.trace.divergences}
+    return beside_kernels(columns)
 
 
 def check_choices(config: RunConfig) -> None:
@@ -119,102 +125,25 @@ def _check_servers(config: RunConfig) -> None:
 
 def models_read(config: RunConfig) -> list[str]:
     """Every model that reads the trajectories, once each."""
-    needed = needed_evidence(config)
-    generators = config.generator_presets()
-    found = [ref for g in generators for pair in config.pairs_for(g) for ref in pair]
-    if needed & {"base", "projected"}:
-        found += [base for generator in generators if (base := config.base_for(generator))]
-    if "rewards" in needed and config.prm is not None:
-        found.append(config.prm)
+    found = [ref for g in config.generator_presets() for pair in config.pairs_for(g) for ref in pair]
+    for kind in needed_evidence(config):
+        found += EVIDENCE.get(kind).models(config)
     return list(dict.fromkeys(found))
 
 
 def _check_evidence(config: RunConfig) -> None:
-    needed = needed_evidence(config)
-    generators = config.generator_presets()
-    _check_foreign(config, needed)
-    if "base" in needed and not any(config.base_for(generator) for generator in generators):
-        raise _lacking(
-            config, "base", "no generator has a base model", f"bases.{generators[0].model}=MODEL"
-        )
-    if "rewards" in needed and config.prm is None:
-        raise _lacking(config, "rewards", "the family has no reward model", "evidence.prm=MODEL")
-    if "projected" in needed:
-        paired = [generator for generator in generators if config.base_for(generator)]
-        if not paired:
-            raise _lacking(
-                config,
-                "projected",
-                "no generator has a base model",
-                f"bases.{generators[0].model}=MODEL",
-            )
-        for generator in paired:
-            _check_projection(config, generator)
-    file = config.evidence.relevance
-    if "relevance" in needed and (file is None or not Path(file).is_file()):
-        why = "no weights are given" if file is None else f"there is no file '{file}'"
-        raise _lacking(config, "relevance", why, "evidence.relevance=FILE")
-
-
-def _check_foreign(config: RunConfig, needed: frozenset[str]) -> None:
-    """Refuse what takes the generator's own weights where there are only its texts."""
-    engine = config.generate.engine
-    if "statement" in needed and config.protocol == "cot" and engine == "imported":
-        raise _lacking(
-            config, "statement", "imported responses cannot be asked about", "other estimators"
-        )
-    if "sampled" in needed and not (engine == "api" and config.generate.api.logprobs):
-        raise _lacking(
-            config,
-            "sampled",
-            "no server was asked for log-probs while it sampled",
-            "generate.engine=api and generate.api.logprobs=true",
-        )
-    for kind in ("base", "projected"):
-        if kind in needed and engine in FOREIGN_ENGINES:
-            raise _lacking(
-                config, kind, "it takes the generator's own tokens and weights", "other estimators"
-            )
-    served = [p for g in config.generator_presets() for p, _ in config.pairs_for(g)]
-    if "chain" in needed and any(p in config.servers for p in served):
-        raise _lacking(config, "chain", "a server tells no attention", "other estimators")
-
-
-def _check_projection(config: RunConfig, generator: Generator) -> None:
-    """Refuse a projection that is missing, or that was learned for other models than these."""
-    file = config.projections.get(generator.model)
-    if file is None or not Path(file).is_file():
-        raise _lacking(
-            config,
-            "projected",
-            f"there is no projection of '{generator.model}'"
-            + ("" if file is None else f" at '{file}'"),
-            f"projections.{generator.model}=FILE, made by 'divtok fit-projection'",
-        )
-    if config.pair_for(generator)[0] != generator.model:
-        raise ConfigError(
-            f"A projection maps the states of '{generator.model}', but "
-            f"'{config.pair_for(generator)[0]}' reads its trajectories.",
-            next_step="Leave out trace.reader, or the estimator basecal_proj.",
-        )
-    found = Projection.load(file)
-    models = (generator.model, config.base_for(generator))
-    if models != (found.generator, found.base):
-        raise ConfigError(
-            f"The projection '{file}' leads from {found.generator} to {found.base}, not from "
-            f"{models[0]} to {models[1]}.",
-            next_step="Make one for these: divtok fit-projection",
-        )
-    for ref, digest in ((found.generator, found.generator_digest), (found.base, found.base_digest)):
-        if digest and digest != digest_of(config, ref):
-            raise ConfigError(
-                f"The projection '{file}' was learned with other weights of '{ref}'.",
-                next_step="Learn it again: divtok fit-projection",
-            )
-
-
-def _lacking(config: RunConfig, kind: str, why: str, setting: str) -> ConfigError:
-    name = next(spec.name for spec in chosen_estimators(config) if kind in spec.evidence)
-    return ConfigError(
-        f"The estimator '{name}' cannot be scored: {why}.", next_step=f"Give {setting}."
-    )
+    """Refuse an estimator whose evidence cannot be gathered, or is not known at all."""
+    for spec in chosen_estimators(config):
+        for name in spec.evidence:
+            if name not in EVIDENCE:
+                raise ConfigError(
+                    f"The estimator '{spec.name}' needs '{name}', which is neither a column of a "
+                    "trace nor a kind of evidence.",
+                    next_step=did_you_mean(name, [*PER_TOKEN_FIELDS, *EVIDENCE.names()]),
+                )
+            lacking = EVIDENCE.get(name).refuse(config)
+            if lacking is not None:
+                raise ConfigError(
+                    f"The estimator '{spec.name}' cannot be scored: {lacking.why}.",
+                    next_step=f"Give {lacking.setting}.",
+                )

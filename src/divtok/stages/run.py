@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from divtok.config.run import RunConfig, resolve, to_yaml
-from divtok.stages import gather as evidence
-from divtok.stages import generate as generation
-from divtok.stages import grade as stages
-from divtok.stages import trace as tracing
+from divtok.fill import LOCAL, Executor
 from divtok.stages.choices import check_choices
+from divtok.stages.gather import gather
+from divtok.stages.generate import generate
+from divtok.stages.grade import grade
+from divtok.stages.score import score
+from divtok.stages.trace import check_pairs, trace
 from divtok.store.run import Run
 
 
 def run_stages(
-    store: Run, config: RunConfig, *, retry_failed: bool = False, sampled: bool = False
+    store: Run,
+    config: RunConfig,
+    *,
+    retry_failed: bool = False,
+    sampled: bool = False,
+    executor: Executor = LOCAL,
 ) -> None:
     """problems -> confidences, under the run's lock; what is there already is kept.
 
@@ -20,11 +27,11 @@ def run_stages(
     """
     check_choices(config)
     with store.lock():
-        tracing.check_pairs(store, config)  # known before anything is spent
+        check_pairs(store, config)  # known before anything is spent
         if not sampled:
-            generation.generate(store, config, retry_failed=retry_failed)
-        stages.grade(store, config, retry_failed=retry_failed)
-        tracing.trace(store, config, retry_failed=retry_failed)
-        evidence.gather(store, config, retry_failed=retry_failed)
-        stages.score(store, config)
+            generate(store, config, retry_failed=retry_failed, executor=executor)
+        grade(store, config, retry_failed=retry_failed, executor=executor)
+        trace(store, config, retry_failed=retry_failed, executor=executor)
+        gather(store, config, retry_failed=retry_failed, executor=executor)
+        score(store, config)
         store.write_config(to_yaml(resolve(config)))

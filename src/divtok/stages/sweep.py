@@ -15,39 +15,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, NothingScoredError, StoreError, UsageError
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.scored_group import known_verdicts
 from divtok.evaluate.sweep.counts import (
-    FIELDS,
     Counted,
     Counts,
-    Divergence,
     checked_grid,
     count_above,
-    default_grids,
-    stored_thetas,
 )
 from divtok.evaluate.sweep.surfaces import Surface
-from divtok.records import FloatArray, Verdict
+from divtok.records import PER_TOKEN_FIELDS, FloatArray, Verdict
+from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
 from divtok.store.columns import ArrowColumn, ArrowTable
+from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
-from divtok.store.table import Table
 
 Pair = tuple[str, str]
-Group = tuple[str, str]  # benchmark, generator
 
 CSV_COLUMNS = (
     *("benchmark", "generator", "p", "q", "divergence"),
     *("estimator", "parameter", "value", "theta", "ece", "auroc"),
 )
-_RESPONSE_COLUMNS = ("key", "problem_id", "benchmark", "sample", "generator", "finish_reason")
 _SPAN_COLUMNS = ("answer_start", "answer_stop", "turn_end")
 
 
-class _Response(NamedTuple):
-    """A trajectory as far as counting goes; sorts by problem and sample, as groups do."""
+class _Outcome(NamedTuple):
+    """A response with its grade; sorts by problem and sample, as groups do."""
 
     problem_id: str
     sample: int
@@ -61,38 +57,38 @@ class _Response(NamedTuple):
 class _Part:
     """The counted rows of one shard, N of them."""
 
-    responses: list[_Response]
+    responses: list[_Outcome]
     pairs: list[Pair]
     length: Ints
     reasoning: Ints
     mean_prob: Floats
-    counts: dict[Divergence, Counts]
+    counts: dict[str, Counts]
 
 
 def counted(
     run: Run,
     *,
-    grids: Mapping[Divergence, Sequence[float]] | None = None,
+    grids: Mapping[str, Sequence[float]] | None = None,
     pairs: Collection[Pair] | None = None,
 ) -> list[Counted]:
     """One for each benchmark x generator x pair that the run has traces of.
 
-    `grids` are thetas in bits for each divergence that is to be counted, by default all of
-    `default_grids`; `pairs` leaves out all other pairs. Groups stand in the order of the
-    trajectories, pairs in that of the traces; one without any usable response has no rows.
+    `grids` are thetas for each divergence that is to be counted, by default those that every trace
+    has; `pairs` leaves out all other pairs. Groups are in the order of the trajectories, pairs in
+    that of the traces; one without any usable response has no rows.
     """
-    given: Mapping[Divergence, Sequence[float]] = default_grids() if grids is None else grids
-    thetas: dict[Divergence, Floats] = {
-        name: checked_grid(grid, name) for name, grid in given.items()
-    }
-    responses = _responses(run)
+    if grids is None:
+        grids = {d.name: d.grid for d in DIVERGENCES if d.column in PER_TOKEN_FIELDS}
+    thetas = {name: checked_grid(grid, name) for name, grid in grids.items()}
+    responses = _outcomes(run)
     sizes: dict[Group, int] = {}
     for response in responses.values():
         sizes[response.group] = sizes.get(response.group, 0) + 1
     traced: dict[tuple[Group, Pair], None] = {}
     parts: list[_Part] = []
     columns = ("key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p")
-    for table in run.traces.columns([*columns, *(FIELDS[name] for name in thetas)]):
+    counted_columns = [DIVERGENCES.get(name).column for name in thetas]
+    for table in run.traces.columns([*columns, *counted_columns]):
         rows = list(_traced(run, table, responses, pairs))
         traced |= dict.fromkeys((row.response.group, row.pair) for row in rows)
         usable = [row for row in rows if row.ok and row.response.usable]
@@ -105,7 +101,7 @@ def counted(
     return list(_grouped(parts, order, thetas, sizes))
 
 
-def write_sweep(run: Run, rows: Iterable[tuple[Counted, Divergence, Surface]]) -> Path:
+def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface]]) -> Path:
     """Every figure of these surfaces as report/tables/sweep.csv of the run. Takes the lock.
 
     Fractions at full precision; an empty cell where there is no figure.
@@ -133,38 +129,39 @@ def _cell(value: float) -> str:
     return "" if np.isnan(value) else repr(float(value))
 
 
-def _responses(run: Run) -> dict[str, _Response]:
+def _outcomes(run: Run) -> dict[str, _Outcome]:
     """By key, in the order of the table."""
-    verdicts: dict[str, str] = dict(_rows(run.grades, ("key", "verdict")))
+    verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
     known_verdicts(list(verdicts.values()))
-    found: dict[str, _Response] = {}
-    for key, problem, benchmark, sample, generator, finish in _rows(
-        run.trajectories, _RESPONSE_COLUMNS
-    ):
-        if key not in verdicts:
-            raise DataError(
-                f"Trajectory {key} of {run.path} has no grade.",
-                next_step=f"Grade it first: divtok grade {run.path}",
-            )
-        correct = verdicts[key] == Verdict.CORRECT
-        decided = correct or verdicts[key] == Verdict.INCORRECT
-        group = (benchmark, generator)
-        usable = decided and finish != "length"
-        found[key] = _Response(problem, sample, len(found), group, correct, usable)
-    return found
+    return {
+        key: _outcome(run, response, place, verdicts)
+        for place, (key, response) in enumerate(stored_responses(run).items())
+    }
 
 
-def _rows(table: Table[Any], names: Sequence[str]) -> Iterator[Any]:
-    """A tuple of these columns for each row."""
-    for part in table.columns(names):
-        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
+def _outcome(run: Run, response: Response, place: int, verdicts: Mapping[str, str]) -> _Outcome:
+    if response.key not in verdicts:
+        raise DataError(
+            f"Trajectory {response.key} of {run.path} has no grade.",
+            next_step=f"Grade it first: divtok grade {run.path}",
+        )
+    correct = verdicts[response.key] == Verdict.CORRECT
+    decided = correct or verdicts[response.key] == Verdict.INCORRECT
+    return _Outcome(
+        response.problem_id,
+        response.sample,
+        place,
+        response.group,
+        correct,
+        usable=decided and not response.truncated,
+    )
 
 
 class _Traced(NamedTuple):
     """A row of a shard of traces."""
 
     row: int
-    response: _Response
+    response: _Outcome
     pair: Pair
     ok: bool
 
@@ -172,27 +169,23 @@ class _Traced(NamedTuple):
 def _traced(
     run: Run,
     table: ArrowTable,
-    responses: Mapping[str, _Response],
+    responses: Mapping[str, _Outcome],
     pairs: Collection[Pair] | None,
 ) -> Iterator[_Traced]:
     """The rows of these pairs."""
     columns = [table.column(name).to_pylist() for name in ("key", "p", "q", "status")]
     for row, (key, p, q, status) in enumerate(zip(*columns, strict=True)):
-        if key not in responses:
-            raise DataError(
-                f"The trace {key} of {run.path} belongs to no trajectory.",
-                next_step="Put the missing trajectories back, or trace anew in another run.",
-            )
+        response = response_of(run, key, responses)
         if pairs is None or (p, q) in pairs:
-            yield _Traced(row, responses[key], (p, q), status == "ok")
+            yield _Traced(row, response, (p, q), status == "ok")
 
 
 def _check_exact(
-    run: Run, table: ArrowTable, rows: Sequence[_Traced], divergences: Iterable[Divergence]
+    run: Run, table: ArrowTable, rows: Sequence[_Traced], divergences: Iterable[str]
 ) -> None:
-    """Bounds are on the Jensen-Shannon divergence; there are no others to count with."""
+    """Where traces have bounds, only some divergences can be counted."""
     exact = table.column("exact").to_pylist()
-    others = [name for name in divergences if name != "jsd"]
+    others = [name for name in divergences if not DIVERGENCES.get(name).bounded]
     if others and not all(exact[row.row] for row in rows):
         raise DataError(
             f"{run.path} was traced through servers, which bounds the Jensen-Shannon divergence "
@@ -202,24 +195,23 @@ def _check_exact(
 
 
 def _count_shard(
-    run: Run, table: ArrowTable, rows: list[_Traced], thetas: Mapping[Divergence, Floats]
+    run: Run, table: ArrowTable, rows: list[_Traced], thetas: Mapping[str, Floats]
 ) -> _Part:
     if len(rows) < len(table):
         table = table.take([found.row for found in rows])
     logprob, length = _flat(table.column("logprob_p"))
     reasoning = _reasoning(table, length)
     kept_row = np.repeat(np.arange(len(rows)), length)[reasoning]
-    counts: dict[Divergence, Counts] = {}
+    counts: dict[str, Counts] = {}
     for name, grid in thetas.items():
-        values, same = _flat(table.column(FIELDS[name]))
+        kind = DIVERGENCES.get(name)
+        values, same = _flat(table.column(kind.column))
         if not np.array_equal(length, same):
             raise StoreError(
-                f"The traces of {run.path} have tokens without a value of {FIELDS[name]}.",
-                next_step="Trace anew in another run.",
+                f"Not every trace of {run.path} has the divergence '{name}'.",
+                next_step=f"Trace with it: divtok trace {run.path} trace.divergences=[{name}]",
             )
-        counts[name] = count_above(
-            values[reasoning], kept_row, len(rows), stored_thetas(grid, name)
-        )
+        counts[name] = count_above(values[reasoning], kept_row, len(rows), kind.stored_thetas(grid))
     probability = np.split(np.exp(logprob.astype(np.float64)), np.cumsum(length)[:-1])
     return _Part(
         responses=[found.response for found in rows],
@@ -270,7 +262,7 @@ def _check_found(run: Run, found: Collection[Pair], asked: Collection[Pair] | No
 def _grouped(
     parts: Sequence[_Part],
     order: Iterable[tuple[Group, Pair]],
-    thetas: Mapping[Divergence, Floats],
+    thetas: Mapping[str, Floats],
     sizes: Mapping[Group, int],
 ) -> Iterator[Counted]:
     """The rows of all shards, put together by group and pair and in the order of the tables."""
@@ -297,7 +289,7 @@ def _grouped(
         )
 
 
-def _joined(parts: Sequence[_Part], thetas: Mapping[Divergence, Floats]) -> _Part:
+def _joined(parts: Sequence[_Part], thetas: Mapping[str, Floats]) -> _Part:
     none = np.empty(0, dtype=np.int64)
     return _Part(
         responses=[],

@@ -1,4 +1,4 @@
-"""trajectories -> traces, and the chains and projected readings that come from the same passes.
+"""trajectories -> traces, with the evidence that rides on the same passes.
 
 Batches are planned over all rows, not over the missing ones, so an interrupted run ends with
 exactly the rows of an uninterrupted one.
@@ -6,192 +6,188 @@ exactly the rows of an uninterrupted one.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from divtok.config.run import FOREIGN_ENGINES, RunConfig, TraceSection
-from divtok.evidence.projection import Projection
-from divtok.families.presets import Generator
-from divtok.models.load import load_model, pick_place
-from divtok.packed.parts import find_head
-from divtok.progress import track
+from divtok.config.loading import digest_of, dtype_of, packs_of
+from divtok.config.run import RunConfig, TraceSection
+from divtok.divergences.divergence import Divergence
+from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectories
+from divtok.families.family import Generator
+from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill
+from divtok.models.load import pick_place
+from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trajectory
-from divtok.stages.choices import needed_evidence
-from divtok.stages.common import (
-    as_read_by,
-    check_section,
-    digest_of,
-    dtype_of,
-    load_options,
-    packs_of,
-    stored_questions,
-    stored_readings,
-    stored_trajectories,
-)
+from divtok.stages.choices import asked_divergences, needed_evidence
+from divtok.stages.readers import as_read_by
+from divtok.store.layout import Key
+from divtok.store.responses import rows_of
 from divtok.store.run import Run
-from divtok.store.schema import Key
-from divtok.trace.extras import Extras, ProjectedHead, Read
-from divtok.trace.pair import load_pair
+from divtok.store.sections import check_section
+from divtok.trace.listener import Read
+from divtok.trace.pair import Asked, load_pair
 from divtok.trace.topk.server_pair import load_server_pair
 
 COMPILE_FROM_TOKENS = 2_000_000
 
 ReadBatch = Callable[[Sequence[Trajectory]], Sequence[Read]]
+Answers = Mapping[str, AnswerSpan | None]
 
 
-def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
-    """trajectories -> traces, and the chains and projected readings that come with them"""
-    trajectories = stored_trajectories(run)
-    questions = stored_questions(run)
-    needed = needed_evidence(config)
-    check_pairs(run, config)
-    if "projected" in needed:
-        projected = stored_readings(run, "projected")
-        check_section(run, projected, "projected", _projection_identity(config))
-    present = _Present.of(run, retry_failed=retry_failed)
-    for generator, (p, q) in _readers(config):
-        scored = (p, q) == config.pair_for(generator)
-        rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
-        if p != generator.model or config.generate.engine in FOREIGN_ENGINES:
-            rows = as_read_by(p, rows, questions, config)
-        base = config.base_for(generator) if scored and "projected" in needed else None
-        wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
-        _trace_pair(run, config, generator, rows, wanted, present)
-
-
-def _trace_pair(
-    run: Run,
-    config: RunConfig,
-    generator: Generator,
-    rows: Sequence[Trajectory],
-    wanted: _Wanted,
-    present: _Present,
+def trace(
+    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
 ) -> None:
-    """What is missing under one pair; its models are let go before the next pair's are loaded."""
-    section, p, q = config.trace, wanted.p, wanted.q
-    batches = packs_of(rows, section)
-    missing = [b for b in batches if any(present.lacks(t.key, wanted) for t in b)]
-    done = len(rows) - sum(len(b) for b in missing)
-    readers = q if p == generator.model else f"{p} and {q}"
-    with track(f"trace {generator.model} with {readers}", total=len(rows), done=done) as advance:
-        if not missing:
-            return
-        served = p in config.servers
-        read = _served_pair(config, p, q) if served else _pair(config, generator, wanted, missing)
-        for batch in missing:
-            _keep(run, read(batch), batch, present)
-            advance(len(batch))
+    """trajectories -> traces, with the evidence that rides on the same passes"""
+    work = Gathering(run, config, retry_failed, executor)
+    trajectories, questions = stored_trajectories(run), work.questions()
+    kinds = [EVIDENCE.get(name) for name in needed_evidence(config)]
+    check_pairs(run, config)
+    answers, divergences = stored_answers(run), asked_divergences(config)
+    again = _failed(run) if retry_failed else set[Key]()
+    present = run.traces.keys() - again - _without(run, divergences)
+    for generator, (p, q) in _readers(config):
+        rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
+        if p != generator.model or not config.weights_here:
+            rows = as_read_by(p, rows, questions, config)
+        riders: list[_Rider] = []
+        if (p, q) == config.pair_for(generator):
+            rides = [r for kind in kinds if (r := kind.ride(work, generator)) is not None]
+            failed = {key for key, *_ in again}
+            riders = [_Rider.of(riding, failed) for riding in rides]
+        reading = _Reading(config, generator, p, q, rows, answers, divergences, riders, present)
+        fill(reading.task(run), executor)
 
 
-def _pair(
-    config: RunConfig,
-    generator: Generator,
-    wanted: _Wanted,
-    batches: Sequence[Sequence[Trajectory]],
-) -> ReadBatch:
-    """Both models loaded here."""
-    section = config.trace
-    pair = load_pair(
-        wanted.p,
-        wanted.q,
-        p_revision=config.revisions.get(wanted.p),
-        q_revision=config.revisions.get(wanted.q),
-        dtype=section.dtype,
-        p_device=section.device,
-        q_device=section.q_device or section.device,
-        device_map=section.device_map,
-        compile_trunks=_worth_compiling(section, batches),
-    )
-    extras = Extras(wanted.chain, _projected_head(config, generator, wanted.base))
-    budget = section.budget()
-    return lambda batch: pair.read_batch(batch, budget=budget, extras=extras)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rider:
+    """A kind of evidence on this pass, and the rows that are there already."""
 
-
-def _served_pair(config: RunConfig, p: str, q: str) -> ReadBatch:
-    """Both models behind servers, which give their most likely tokens only: bounds."""
-    section = config.trace.server
-    pair = load_server_pair(
-        p,
-        q,
-        p_server=section.settings(config.servers[p]),
-        q_server=section.settings(config.servers[q]),
-        p_tokenizer=config.tokenizers.get(p, p),
-        q_tokenizer=config.tokenizers.get(q, q),
-        p_revision=config.revisions.get(config.tokenizers.get(p, p)),
-        q_revision=config.revisions.get(config.tokenizers.get(q, q)),
-        p_served_name=config.served_names.get(p),
-        q_served_name=config.served_names.get(q),
-        top_k=section.top_k,
-        form=section.form,
-    )
-    return lambda batch: [Read(trace) for trace in pair.trace_batch(batch)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a pass over a generator's trajectories is to leave in the tables."""
-
-    p: str
-    q: str
-    chain: bool
-    base: str | None  # whose output layer reads the projected states
-
-
-@dataclass(slots=True)
-class _Present:
-    """The rows that are there and need not be made again."""
-
-    traces: set[Key]
-    chains: set[Key]
-    readings: set[Key]
+    riding: Riding
+    present: set[Key]
 
     @classmethod
-    def of(cls, run: Run, *, retry_failed: bool) -> _Present:
-        found = cls(run.traces.keys(), run.chains.keys(), run.readings.keys())
-        if retry_failed:
-            again = {(t.key, t.p, t.q) for t in run.traces.read() if t.status != "ok"}
-            found.traces -= again
-            # Chains and projected readings come with the traces of p; other readings do not.
-            found.chains -= {(key, p) for key, p, _ in again}
-            failed = {key for key, _, _ in again}
-            found.readings = {
-                key for key in found.readings if key[2] != "projected" or key[0] not in failed
-            }
-        return found
+    def of(cls, riding: Riding, failed: Iterable[str]) -> _Rider:
+        """Where a trace is tried again, so is what rides on it."""
+        return cls(riding, riding.table.keys() - {riding.key_of(key) for key in failed})
 
-    def lacks(self, key: str, wanted: _Wanted) -> bool:
-        return (
-            (key, wanted.p, wanted.q) not in self.traces
-            or (wanted.chain and (key, wanted.p) not in self.chains)
-            or (wanted.base is not None and (key, wanted.base, "projected") not in self.readings)
+    def lacks(self, key: str) -> bool:
+        return self.riding.key_of(key) not in self.present
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """One pair's pass over one generator's trajectories."""
+
+    config: RunConfig
+    generator: Generator
+    p: str
+    q: str
+    rows: Sequence[Trajectory]
+    answers: Answers
+    divergences: Sequence[Divergence]
+    riders: Sequence[_Rider]
+    present: set[Key]
+
+    def task(self, run: Run) -> Task[Trajectory, Read]:
+        batches = packs_of(self.rows, self.config.trace)
+        readers = self.q if self.p == self.generator.model else f"{self.p} and {self.q}"
+        return Task(
+            f"trace {self.generator.model} with {readers}",
+            batches,
+            is_missing=self._is_missing,
+            open=lambda: batch_by_batch(lambda: self._load(batches)),
+            keep=lambda reads: self._keep(run, reads),
+        )
+
+    def _is_missing(self, trajectory: Trajectory) -> bool:
+        key = trajectory.key
+        return (key, self.p, self.q) not in self.present or any(r.lacks(key) for r in self.riders)
+
+    def _load(self, batches: Sequence[Sequence[Trajectory]]) -> ReadBatch:
+        if self.p in self.config.servers:
+            return self._served()
+        section = self.config.trace
+        missing = [batch for batch in batches if any(map(self._is_missing, batch))]
+        pair = load_pair(
+            self.p,
+            self.q,
+            p_revision=self.config.revisions.get(self.p),
+            q_revision=self.config.revisions.get(self.q),
+            dtype=section.dtype,
+            p_device=section.device,
+            q_device=section.q_device or section.device,
+            device_map=section.device_map,
+            compile_trunks=_worth_compiling(section, missing),
+        )
+        asked = Asked(self.divergences, [rider.riding.open() for rider in self.riders])
+        budget = section.budget()
+        return lambda batch: pair.read_batch(
+            batch, budget=budget, asked=asked, answers=self.answers
+        )
+
+    def _served(self) -> ReadBatch:
+        """Both models behind servers, which give their most likely tokens only: bounds."""
+        config, section, p, q = self.config, self.config.trace.server, self.p, self.q
+        pair = load_server_pair(
+            p,
+            q,
+            p_server=section.settings(config.servers[p]),
+            q_server=section.settings(config.servers[q]),
+            p_tokenizer=config.tokenizers.get(p, p),
+            q_tokenizer=config.tokenizers.get(q, q),
+            p_revision=config.revisions.get(config.tokenizers.get(p, p)),
+            q_revision=config.revisions.get(config.tokenizers.get(q, q)),
+            p_served_name=config.served_names.get(p),
+            q_served_name=config.served_names.get(q),
+            top_k=section.top_k,
+            form=section.form,
+        )
+        return lambda batch: [Read(trace) for trace in pair.trace_batch(batch)]
+
+    def _keep(self, run: Run, reads: Sequence[Read]) -> None:
+        """Store what is new; what rides on a trace first, so that a trace means all of it."""
+        retokenized = {t.key: t.retokenized for t in self.rows}
+        for place, rider in enumerate(self.riders):
+            new = [read.heard[place] for read in reads if rider.lacks(read.trace.key)]
+            rider.riding.table.append(new)
+        run.traces.append(
+            [
+                replace(read.trace, retokenized=retokenized[read.trace.key])
+                for read in reads
+                if (read.trace.key, self.p, self.q) not in self.present
+            ]
         )
 
 
-def _keep(run: Run, reads: Sequence[Read], batch: Sequence[Trajectory], present: _Present) -> None:
-    """Store what is new; what comes with a trace first, so that a trace means all of it."""
-    chains = [r.chain for r in reads if r.chain is not None]
-    projected = [r.projected for r in reads if r.projected is not None]
-    traces = [
-        replace(read.trace, retokenized=trajectory.retokenized)
-        for read, trajectory in zip(reads, batch, strict=True)
-    ]
-    run.chains.append([c for c in chains if (c.key, c.model) not in present.chains])
-    run.readings.append([r for r in projected if (r.key, r.model, r.kind) not in present.readings])
-    run.traces.append([t for t in traces if (t.key, t.p, t.q) not in present.traces])
+def _failed(run: Run) -> set[Key]:
+    rows = rows_of(run.traces, ("key", "p", "q", "status"))
+    return {(key, p, q) for key, p, q, status in rows if status != "ok"}
 
 
-def _projected_head(
-    config: RunConfig, generator: Generator, base: str | None
-) -> ProjectedHead | None:
-    if base is None:
-        return None
-    section = config.trace
-    projection = Projection.load(config.projections[generator.model])
-    # Only the output layer is kept of the base model.
-    head = find_head(load_model(base, **load_options(config, section, base)))
-    return ProjectedHead(projection.to(head.weight.device), head)
+def _without(run: Run, divergences: Sequence[Divergence]) -> set[Key]:
+    """The traces that lack one of these divergences, which earlier ones were not asked for."""
+    found: set[Key] = set()
+    names = ("key", "p", "q", "status", *(d.column for d in divergences))
+    for part in run.traces.columns(names) if divergences else ():
+        nulls = [part.column(d.column).is_null().to_pylist() for d in divergences]
+        rows = zip(*(part.column(name).to_pylist() for name in names[:4]), strict=True)
+        for (key, p, q, status), *lacking in zip(rows, *nulls, strict=True):
+            if status == "ok" and any(lacking):
+                found.add((key, p, q))
+    return found
+
+
+def stored_answers(run: Run) -> dict[str, AnswerSpan | None]:
+    """The final answers by key, as grading found them; grades of earlier versions do not say."""
+    found: dict[str, AnswerSpan | None] = {}
+    for key, text, start, stop in rows_of(
+        run.grades, ("key", "extracted", "answer_start", "answer_stop")
+    ):
+        if text is None:
+            found[key] = None
+        elif start is not None and stop is not None:
+            found[key] = AnswerSpan(start=start, stop=stop, content=text)
+    return found
 
 
 def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajectory]]) -> bool:
@@ -210,10 +206,22 @@ def _readers(config: RunConfig) -> list[tuple[Generator, tuple[str, str]]]:
 
 def check_pairs(run: Run, config: RunConfig) -> None:
     """Each pair answers for its own traces, so that one more pair can come later."""
-    traces, chains = run.traces.keys(), run.chains.keys()
-    for p, q in dict.fromkeys(pair for _, pair in _readers(config)):
-        rows = {key for key in traces if key[1:] == (p, q)} | {key for key in chains if key[1] == p}
+    work = Gathering(run, config)
+    kinds = [EVIDENCE.get(name) for name in needed_evidence(config)]
+    traces = run.traces.keys()
+    for generator, (p, q) in _readers(config):
+        rows = {key for key in traces if key[1:] == (p, q)}
+        for kind in kinds:
+            riding = kind.ride(work, generator)
+            # What rides on p's pass binds the pair, too, where no trace is left of it.
+            rows |= set() if riding is None else _of_model(riding.table.keys(), p)
         check_section(run, rows, f"trace {p} {q}", _pair_identity(config, p, q))
+    for kind in kinds:
+        kind.check(work)
+
+
+def _of_model(keys: set[Key], model: str) -> set[Key]:
+    return {key for key in keys if key[1:2] == (model,)}
 
 
 def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
@@ -233,14 +241,4 @@ def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
             p: dtype_of(config, section, p),
             q: dtype_of(config, section, q, device=section.q_device),
         },
-    }
-
-
-def _projection_identity(config: RunConfig) -> dict[str, object]:
-    files = {name: Path(file).read_bytes() for name, file in config.projections.items()}
-    bases = {g.model: config.base_for(g) for g in config.generator_presets()}
-    return {
-        "files": {name: hashlib.sha256(data).hexdigest()[:16] for name, data in files.items()},
-        "bases": bases,
-        "models": {base: digest_of(config, base) for base in bases.values() if base},
     }

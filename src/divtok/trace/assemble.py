@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from divtok.divergences.divergence import beside_kernels
 from divtok.errors import DataError
 from divtok.models.load import Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus
@@ -27,7 +28,10 @@ def trace_of(
     end_ids: Collection[int],
     **others: Any,
 ) -> Trace:
-    """A row's trace. `columns` holds the per-token arrays [T], `others` the other fields."""
+    """A row's trace. `columns` holds the per-token arrays [T], `others` the other fields.
+
+    Columns that are registered divergences beside the usual ones are kept, too.
+    """
     tokens = row.token_ids.tolist()
     text = row.text
     if text is None:
@@ -35,7 +39,7 @@ def trace_of(
             tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
     try:
-        answer = answer_tokens(tokenizer, tokens, text, row.protocol)
+        answer = answer_tokens(tokenizer, tokens, text, row.find_answer)
     except DataError as error:
         what = f"Trajectory '{row.key}': {error.what}"
         raise DataError(what, next_step=error.next_step) from error
@@ -48,6 +52,7 @@ def trace_of(
         answer_start=None if answer is None else answer[0],
         answer_stop=None if answer is None else answer[1],
         turn_end=turn_end(tokens, end_ids),
+        others={d.column: columns[d.column] for d in beside_kernels(columns)},
         **others,
     )
 

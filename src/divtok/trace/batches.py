@@ -6,8 +6,9 @@ pack is the caller's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -16,6 +17,8 @@ from divtok.errors import ResourceError, UsageError
 from divtok.memory import is_out_of_memory
 from divtok.packed.packs import Ids, Indices, plan_packs
 from divtok.progress import say
+from divtok.protocols.boxed import AnswerSpan
+from divtok.protocols.extract import find_answer
 from divtok.records import Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import default_workspace
@@ -28,15 +31,34 @@ T = TypeVar("T")
 NO_TOKENS = "the response has no tokens"
 
 
+class Unknown(Enum):
+    """Not looked for yet, other than None: not there."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One response to read behind its prompt. `text` is what its ids decode to where not given."""
+    """One response to read behind its prompt. `text` is what its ids decode to where not given.
+
+    `answer` is the final answer in the text, where that is known already.
+    """
 
     key: str
     prompt_ids: Indices
     token_ids: Indices
     text: str | None = None
     protocol: str = "cot"
+    answer: AnswerSpan | Unknown | None = UNKNOWN
+
+    def find_answer(self, text: str) -> AnswerSpan | None:
+        """The final answer of this response; `text` may differ from its own by white space only."""
+        if text == self.text and not isinstance(self.answer, Unknown):
+            return self.answer
+        return find_answer(text, self.protocol)
 
     @property
     def prompt_key(self) -> bytes:
@@ -51,8 +73,16 @@ class Row:
 R = TypeVar("R", bound=Row)
 
 
-def row_of(trajectory: Trajectory, prompt: Ids | None = None) -> Row:
-    """A trajectory to read, behind its own prompt or another one."""
+def row_of(
+    trajectory: Trajectory,
+    prompt: Ids | None = None,
+    *,
+    answers: Mapping[str, AnswerSpan | None] | None = None,
+) -> Row:
+    """A trajectory to read, behind its own prompt or another one.
+
+    `answers` has the final answers by trajectory key, as far as they were found before.
+    """
     t = trajectory
     return Row(
         t.key,
@@ -60,6 +90,7 @@ def row_of(trajectory: Trajectory, prompt: Ids | None = None) -> Row:
         plain_ids(t.token_ids, "token_ids"),
         t.text,
         t.protocol,
+        UNKNOWN if answers is None else answers.get(t.key, UNKNOWN),
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divtok.divergences.divergence import Divergence
 from divtok.errors import UsageError
 from divtok.trace.kernels import cpu, plain
 from divtok.trace.kernels.common import Head, HeadMetrics, Work
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 WORKSPACE_BYTES = 64_000_000
 WORKSPACE_BYTES_GPU = 640_000_000
+# Other divergences hold log-probs and their own temporaries beside the logits.
+_SHARE_OF_LOGITS = 4
 
 
 _Path = Callable[[Work, int], HeadMetrics]
@@ -39,13 +42,15 @@ def pair_metrics(
     *,
     vocab_size: int | None = None,
     workspace_bytes: int | None = None,
+    others: Sequence[Divergence] = (),
 ) -> HeadMetrics:
     """Hidden states [T, Dp], [T, Dq], heads [Vp, Dp], [Vq, Dq] and the tokens taken [T] -> [T].
 
     Row i of the hidden states predicts token i. Both distributions are cut to `vocab_size`
     (default: the smaller head) and renormalised. Logits are float32 whatever the weights are.
     `workspace_bytes` bounds what is held besides the inputs and the result, except that at least
-    one position is always worked on. The models may live on different devices.
+    one position is always worked on. The models may live on different devices. `others` are
+    divergences beside those of the kernels.
     """
     import torch
 
@@ -62,8 +67,9 @@ def pair_metrics(
     if workspace_bytes <= 0:
         raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
     path, tokens = _pick_path(hidden_p.device), tokens.to(hidden_p.device)
+    work = Work(hidden_p, head_p, hidden_q, head_q, tokens, width, tuple(others))
     with torch.inference_mode():
-        return path(Work(hidden_p, head_p, hidden_q, head_q, tokens, width), workspace_bytes)
+        return path(work, workspace_bytes // _SHARE_OF_LOGITS if others else workspace_bytes)
 
 
 def default_workspace(device: torch.device) -> int:

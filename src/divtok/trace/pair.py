@@ -7,22 +7,22 @@ traces go, and no threshold.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divtok.divergences.divergence import Divergence
 from divtok.errors import ModelError
-from divtok.evidence.uqac.attention import AttentionLog
-from divtok.evidence.uqac.find import chain_of
 from divtok.models.load import DType, Tokenizer
 from divtok.packed.packs import Ids, Pack, build_pack
-from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus, Trajectory
+from divtok.protocols.boxed import AnswerSpan
+from divtok.records import Trace, TraceStatus, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, row_of, too_long
 from divtok.trace.budget import Budget
-from divtok.trace.extras import Extras, Read
 from divtok.trace.head_stage import pair_metrics
+from divtok.trace.listener import Listener, Passage, Read
 from divtok.trace.reader import Reader, load_reader
 
 if TYPE_CHECKING:
@@ -30,6 +30,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Column = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What is asked of a pass beside the trace of old: other divergences, and listeners."""
+
+    divergences: Sequence[Divergence] = ()
+    listeners: Sequence[Listener] = ()
+
+    def unread(self, trace: Trace, model: str) -> Read:
+        """For a trajectory that was not read: the same reason everywhere."""
+        return Read(trace, [listener.unread(trace, model) for listener in self.listeners])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +81,10 @@ class Pair:
         return self.read_row(row, budget=budget).trace
 
     def read_row(
-        self, row: Row, *, budget: Budget | None = None, extras: Extras | None = None
+        self, row: Row, *, budget: Budget | None = None, asked: Asked | None = None
     ) -> Read:
-        """One response, with what else the same passes give."""
-        return self._read_all([row], budget or Budget(), extras or Extras())[0]
+        """One response, with what else is asked of the same passes."""
+        return self._read_all([row], budget or Budget(), asked or Asked())[0]
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -90,27 +102,31 @@ class Pair:
         trajectories: Sequence[Trajectory],
         *,
         budget: Budget | None = None,
-        extras: Extras | None = None,
+        asked: Asked | None = None,
+        answers: Mapping[str, AnswerSpan | None] | None = None,
     ) -> list[Read]:
-        """Like `trace_batch`, with what else the same passes give."""
-        rows = [row_of(trajectory) for trajectory in trajectories]
-        return self._read_all(rows, budget or Budget(), extras or Extras())
+        """Like `trace_batch`, with what else is asked of the same passes.
 
-    def _read_all(self, rows: Sequence[Row], budget: Budget, extras: Extras) -> list[Read]:
+        `answers` has the final answers by trajectory key, as far as they were found before.
+        """
+        rows = [row_of(trajectory, answers=answers) for trajectory in trajectories]
+        return self._read_all(rows, budget or Budget(), asked or Asked())
+
+    def _read_all(self, rows: Sequence[Row], budget: Budget, asked: Asked) -> list[Read]:
         for row in rows:
             check_ids(row, self.vocab_size)
         refused = [self._unreadable(row) for row in rows]
         done = iter(
             read_rows(
                 [row for row, trace in zip(rows, refused, strict=True) if trace is None],
-                lambda pack_rows, workspace: self._read(pack_rows, workspace, extras),
+                lambda pack_rows, workspace: self._read(pack_rows, workspace, asked),
                 budget=budget,
                 device=self.p.device,
                 switches=[r.length_switch for r in (self.p, self.q) if r.length_switch is not None],
             )
         )
         return [
-            next(done) if trace is None else extras.unread(trace, self.p.name) for trace in refused
+            next(done) if trace is None else asked.unread(trace, self.p.name) for trace in refused
         ]
 
     def _unreadable(self, row: Row) -> Trace | None:
@@ -122,18 +138,19 @@ class Pair:
                 return self._failed(row, "too_long", reason)
         return None
 
-    def _read(self, rows: Sequence[Row], workspace_bytes: int, extras: Extras) -> list[Read]:
+    def _read(self, rows: Sequence[Row], workspace_bytes: int, asked: Asked) -> list[Read]:
         import torch
 
         pack = build_pack(
             [row.prompt_ids for row in rows],
             [row.token_ids for row in rows],
-            whole=extras.chain,  # the answer's hidden states are compared, be it the last token
+            whole=any(listener.whole for listener in asked.listeners),
         )
         targets = np.concatenate([row.token_ids for row in rows])
-        log = AttentionLog(pack) if extras.chain and self.p.packed else None
+        # Only packed trunks show their attention.
+        sinks = [listener.sink(pack) if self.p.packed else None for listener in asked.listeners]
         with torch.inference_mode():
-            hidden = self.p.trunk(pack) if log is None else self.p.trunk(pack, log)
+            hidden = self.p.trunk(pack, [sink for sink in sinks if sink is not None])
             states = hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
             metrics = pair_metrics(
                 states,
@@ -143,25 +160,16 @@ class Pair:
                 targets,
                 vocab_size=self.vocab_size,
                 workspace_bytes=workspace_bytes,
+                others=asked.divergences,
             )
-            columns = {f.name: getattr(metrics, f.name).cpu().numpy() for f in fields(metrics)}
+            columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
             traces = [self._trace(row, part) for row, part in _split(rows, columns)]
-            chains = [None] * len(rows)
-            if extras.chain:
-                # Whole packs have a lane for every response.
-                lanes = [lane.rows for lane in pack.lanes]
-                chains = [
-                    chain_of(self.p, row, trace, lane, log, hidden)
-                    for row, trace, lane in zip(rows, traces, lanes, strict=True)
-                ]
-            projected = [None] * len(rows)
-            if extras.projected is not None:
-                logprobs = extras.projected.logprobs(states, targets, workspace_bytes)
-                projected = [
-                    extras.projected.reading(row.key, part["logprob"])
-                    for row, part in _split(rows, {"logprob": logprobs})
-                ]
-        return [Read(*parts) for parts in zip(traces, chains, projected, strict=True)]
+            passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
+            heard = [
+                listener.hear(passage, sink)
+                for listener, sink in zip(asked.listeners, sinks, strict=True)
+            ]
+        return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
     def _trace(self, row: Row, columns: dict[str, Column]) -> Trace:
         """One row's trace from its slice [T] of every metric."""
@@ -177,7 +185,7 @@ class Pair:
             row,
             self.p.name,
             self.q.name,
-            {name: columns[name].copy() for name in PER_TOKEN_FIELDS},
+            {name: column.copy() for name, column in columns.items()},
             tokenizer=self.p.tokenizer,
             end_ids=self.p.end_ids | self.q.end_ids,
             dropped_mass_p=float(columns["dropped_p"].max()),

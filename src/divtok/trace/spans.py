@@ -1,15 +1,16 @@
 """Tokens and their text: which are the final answer or end the turn, and what each one spells.
 
-Works on token ids and a tokenizer that can decode; what counts as the answer is decided in grade/.
+Works on token ids and a tokenizer that can decode; protocols/ decides what counts as the answer.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from divtok.errors import DataError
 from divtok.models.load import Tokenizer
+from divtok.protocols.boxed import AnswerSpan
 from divtok.protocols.extract import find_answer
 
 _TAILS = (64, 1024)
@@ -17,14 +18,17 @@ _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a cha
 
 
 def answer_tokens(
-    tokenizer: Tokenizer, token_ids: Sequence[int], text: str, protocol: str = "cot"
+    tokenizer: Tokenizer,
+    token_ids: Sequence[int],
+    text: str,
+    find: Callable[[str], AnswerSpan | None] = find_answer,
 ) -> tuple[int, int] | None:
     """The tokens [start, stop) that overlap the content of the final answer, None without one.
 
     `text` is the response as graded; it may lack the special tokens and the outer white space of
-    the decoded ids. `protocol` says where in it the answer stands: in a box, or in JSON.
+    the decoded ids. `find` finds the answer in it.
     """
-    answer = find_answer(text, protocol)
+    answer = find(text)
     if answer is None:
         return None
     ids = [int(token) for token in token_ids]
@@ -34,7 +38,7 @@ def answer_tokens(
             start, stop = answer.start + offset, answer.stop + offset
             return token_range(tokenizer, ids, start, stop, skip_special=skip_special)
     # Some tokenizers normalise the text they are given; the answer then stands elsewhere.
-    answer = find_answer(_decode(tokenizer, ids, True), protocol)
+    answer = find(_decode(tokenizer, ids, True))
     if answer is None:
         raise DataError(
             "The text of a response has a final answer, but its token ids decode to none.",

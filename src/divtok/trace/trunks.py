@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from divtok.evidence.uqac.attention import AttentionLog
 from divtok.packed.attention import LaneAttention, Recurring
 from divtok.packed.decoder import Attend, NotPackable, PackedDecoder
 from divtok.packed.packs import Indices, Lane, Pack, like_lengths, padded_rows
@@ -21,13 +20,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class AttentionSink(Protocol):
+    """Takes what every layer attends by while the trunk runs."""
+
+    def add(self, query: Tensor, key: Tensor, *, scaling: float | None, window: int | None) -> None:
+        """Query [H, N, D] and key [G, N, D] as they enter the product, rotated."""
+        ...
+
+
 class Trunk(Protocol):
     """Hidden states [N, D] after the final norm, for the N tokens of a pack.
 
-    A log is filled with what every layer attends by; only packed trunks can do that.
+    Sinks are given what every layer attends by; only packed trunks can do that.
     """
 
-    def __call__(self, pack: Pack, log: AttentionLog | None = None) -> Tensor: ...
+    def __call__(self, pack: Pack, sinks: Sequence[AttentionSink] = ()) -> Tensor: ...
 
 
 def packed_trunk(decoder: Any, device: torch.device) -> Trunk:
@@ -36,19 +43,19 @@ def packed_trunk(decoder: Any, device: torch.device) -> Trunk:
 
     packed, recurring = PackedDecoder(decoder), Recurring()
 
-    def trunk(pack: Pack, log: AttentionLog | None = None) -> Tensor:
+    def trunk(pack: Pack, sinks: Sequence[AttentionSink] = ()) -> Tensor:
         lanes: Attend = LaneAttention(pack, recurring)
         return packed(
             torch.from_numpy(pack.ids).to(device),
             torch.from_numpy(pack.positions).to(device),
-            lanes if log is None else _logged(lanes, log),
+            _seen_by(sinks, lanes) if sinks else lanes,
         )
 
     return trunk
 
 
-def _logged(attend: Attend, log: AttentionLog) -> Attend:
-    def logged(
+def _seen_by(sinks: Sequence[AttentionSink], attend: Attend) -> Attend:
+    def seen(
         layer: int,
         query: Tensor,
         key: Tensor,
@@ -57,10 +64,11 @@ def _logged(attend: Attend, log: AttentionLog) -> Attend:
         scaling: float,
         window: int | None,
     ) -> Tensor:
-        log.add(query.transpose(0, 1), key.transpose(0, 1), scaling=scaling, window=window)
+        for sink in sinks:
+            sink.add(query.transpose(0, 1), key.transpose(0, 1), scaling=scaling, window=window)
         return attend(layer, query, key, value, scaling=scaling, window=window)
 
-    return logged
+    return seen
 
 
 def padded_trunk(decoder: Any, device: torch.device) -> Trunk:
@@ -79,8 +87,8 @@ def padded_trunk(decoder: Any, device: torch.device) -> Trunk:
         ).last_hidden_state
         return [output[i, lane.owned : len(lane.rows)] for i, lane in enumerate(batch)]
 
-    def trunk(pack: Pack, log: AttentionLog | None = None) -> Tensor:
-        if log is not None:
+    def trunk(pack: Pack, sinks: Sequence[AttentionSink] = ()) -> Tensor:
+        if sinks:
             raise NotPackable("its attention is its own")
         owned: list[Tensor] = []
         rows: list[Indices] = []

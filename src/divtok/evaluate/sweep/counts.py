@@ -7,44 +7,28 @@ knows no file, no confidence and no metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import FloatArray
 
 Counts = npt.NDArray[np.int32]
 
-# The two KLs: forward is KL(p || q), reverse is KL(q || p).
-Divergence = Literal["jsd", "kl_pq", "kl_qp"]
-DIVERGENCES: tuple[Divergence, ...] = get_args(Divergence)
-# The field of a trace that holds each of them.
-FIELDS: dict[Divergence, str] = {"jsd": "jsd_bits", "kl_pq": "kl_pq", "kl_qp": "kl_qp"}
-
-# Written as k / 100 and k / 50, so that each value is the double nearest to its decimal. Both are
-# in bits; a JSD lies between 0 and 1 bit, a KL has no upper end.
-JSD_GRID = tuple(k / 100 for k in range(1, 100))
-KL_GRID = tuple(k / 50 for k in range(1, 301))
-
 # How far a theta that was computed may lie from the grid's and still be meant.
 _SAME_THETA = 1e-9
 
 
-def default_grids() -> dict[Divergence, tuple[float, ...]]:
-    """Every divergence with the thetas it is swept over."""
-    return {"jsd": JSD_GRID, "kl_pq": KL_GRID, "kl_qp": KL_GRID}
-
-
-def grids_with(theta: float) -> dict[Divergence, tuple[float, ...]]:
-    """The default grids, that of JSD with a run's own theta, which is a threshold of JSD."""
-    grids = default_grids()
-    if all(abs(theta - known) > _SAME_THETA for known in JSD_GRID):
-        grids["jsd"] = tuple(sorted((theta, *JSD_GRID)))
+def grids_with(theta: float, names: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """The thetas of each divergence; for JSD with a run's own, which is a threshold of JSD."""
+    grids = {name: DIVERGENCES.get(name).grid for name in names}
+    if "jsd" in grids and all(abs(theta - known) > _SAME_THETA for known in grids["jsd"]):
+        grids["jsd"] = tuple(sorted((theta, *grids["jsd"])))
     return grids
 
 
@@ -65,14 +49,14 @@ class Counted:
     length: Ints  # [N] response tokens
     reasoning: Ints  # [N] reasoning tokens, those that can count
     mean_prob: Floats  # [N] mean probability that p gives to the response tokens
-    thetas: Mapping[Divergence, Floats]  # [G] each, rising, in bits
-    counts: Mapping[Divergence, Counts]  # [N, G] each
+    thetas: Mapping[str, Floats]  # [G] each, rising, by divergence
+    counts: Mapping[str, Counts]  # [N, G] each
     excluded: int
 
     def __len__(self) -> int:
         return len(self.problem_id)
 
-    def grid(self, divergence: Divergence = "jsd") -> tuple[Floats, Counts]:
+    def grid(self, divergence: str = "jsd") -> tuple[Floats, Counts]:
         """thetas [G] and counts [N, G] of one divergence."""
         if divergence not in self.thetas:
             raise UsageError(
@@ -81,7 +65,7 @@ class Counted:
             )
         return self.thetas[divergence], self.counts[divergence]
 
-    def at(self, theta: float, divergence: Divergence = "jsd") -> Ints:
+    def at(self, theta: float, divergence: str = "jsd") -> Ints:
         """[N] divergent tokens of each response at one theta of the grid."""
         thetas, counts = self.grid(divergence)
         nearest = int(np.argmin(np.abs(thetas - theta)))
@@ -93,27 +77,18 @@ class Counted:
         return counts[:, nearest].astype(np.int64)
 
 
-def checked_grid(grid: Sequence[float], divergence: Divergence = "jsd") -> Floats:
-    """[G] thetas in bits; a `UsageError` where they do not rise or lie outside their range."""
-    highest = 1.0 if divergence == "jsd" else math.inf
+def checked_grid(grid: Sequence[float], divergence: str = "jsd") -> Floats:
+    """[G] rising thetas of a divergence; a `UsageError` where they are not, or out of range."""
+    kind = DIVERGENCES.get(divergence)
     thetas = np.asarray(grid, dtype=np.float64)
-    inside = np.isfinite(thetas) & (thetas >= 0) & (thetas <= highest)
+    inside = np.isfinite(thetas) & (thetas >= 0) & (thetas <= kind.highest)
     if thetas.ndim != 1 or len(thetas) == 0 or not inside.all() or (np.diff(thetas) <= 0).any():
-        span = "from 0 to 1" if divergence == "jsd" else "of 0 or more"
+        span = f"from 0 to {kind.highest:g}" if math.isfinite(kind.highest) else "of 0 or more"
         raise UsageError(
-            f"A grid of theta must hold one or more rising values {span} (bits).",
+            f"A grid of theta must hold one or more rising values {span} ({kind.theta_unit}).",
             next_step="For instance 0.05, 0.10, ..., 0.95.",
         )
     return thetas
-
-
-def stored_thetas(thetas: npt.ArrayLike, divergence: Divergence = "jsd") -> FloatArray:
-    """[G] thetas in the unit and type that a divergence is stored in: KLs are in nats.
-
-    Comparing in float32 keeps a token whose divergence is theta itself from being divergent.
-    """
-    bits = np.asarray(thetas, dtype=np.float64)
-    return (bits if divergence == "jsd" else bits * math.log(2)).astype(np.float32)
 
 
 def count_above(values: FloatArray, row: Ints, rows: int, thetas: FloatArray) -> Counts:

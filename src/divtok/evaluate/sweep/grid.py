@@ -17,7 +17,7 @@ import numpy.typing as npt
 from divtok.errors import DataError
 from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index
 from divtok.evaluate.protocol import Protocol, balanced_draws
-from divtok.score.dtc import linear_confidence
+from divtok.score.estimators.dtc import linear_confidence
 
 # Confidences that are worked on at once: enough to keep numpy busy, few enough for the cache.
 _BLOCK = 32_768

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from divtok.errors import UsageError
 from divtok.evaluate.metrics import Floats
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.sweep.counts import Counted, Divergence
+from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.grid import draws_of, linear_figures, product_figures
 from divtok.score.registry import check_parameter
 
@@ -65,7 +65,7 @@ def sweep_lin(
     counted: Counted,
     *,
     n: Sequence[int] = (10,),
-    divergence: Divergence = "jsd",
+    divergence: str = "jsd",
     a: float = 0.95,
     b: float = 0.05,
     protocol: Protocol | None = None,
@@ -92,7 +92,7 @@ def sweep_prod(
     counted: Counted,
     *,
     k: Sequence[int] = (4,),
-    divergence: Divergence = "jsd",
+    divergence: str = "jsd",
     protocol: Protocol | None = None,
 ) -> Surface:
     """dtc_prod at every theta of the grid and every k."""

@@ -6,12 +6,13 @@ fills one column of numbers per position; the matrix products and the chunks are
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
+from divtok.divergences.arithmetic import check_range
+from divtok.divergences.divergence import Divergence
 from divtok.packed.parts import Head
-from divtok.trace.divergence import check_range
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +61,12 @@ class HeadMetrics:
     dropped_q: Tensor
     finite_p: Tensor
     finite_q: Tensor
+    others: Mapping[str, Tensor] = field(default_factory=dict[str, "Tensor"])  # by their columns
+
+    def columns(self) -> dict[str, Tensor]:
+        """Every column by its name, the others among them."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "others"}
+        return own | dict(self.others)
 
 
 class RowKernel(Protocol):
@@ -83,6 +90,7 @@ class Work:
     head_q: Head
     tokens: Tensor  # [T]
     width: int
+    others: Sequence[Divergence] = ()  # beside those that the kernels fill in
 
 
 # Weight [V, D] and hidden states [N, D] -> logits [N, V] in float32, which it fills.
@@ -102,6 +110,7 @@ def run_chunks(
 
     length, device = len(work.tokens), work.hidden_p.device
     out = torch.empty(len(COLUMNS), length, dtype=torch.float32, device=device)
+    others = torch.empty(len(work.others), length, dtype=torch.float32, device=device)
     rows = max(1, min(rows, length))
     buffers = [
         torch.empty(rows, head.width, dtype=torch.float32, device=head.weight.device)
@@ -117,11 +126,15 @@ def run_chunks(
                 (work.head_p, work.head_q), (work.hidden_p, work.hidden_q), buffers, strict=True
             )
         ]
+        if work.others:  # first, since a kernel may overwrite the logits
+            log_p, log_q = (x[:, : work.width].log_softmax(-1) for x in logits)
+            for divergence, row in zip(work.others, others, strict=True):
+                row[chunk] = divergence.of(log_p, log_q)
         kernel(logits[0], logits[1], work.tokens[chunk], work.width, out[:, chunk])
-    return finish(out)
+    return finish(out, dict(zip(work.others, others, strict=True)))
 
 
-def finish(columns: Tensor) -> HeadMetrics:
+def finish(columns: Tensor, others: Mapping[Divergence, Tensor] | None = None) -> HeadMetrics:
     """A row kernel's output [COLUMNS, T] as metrics; positions without a distribution are NaN.
 
     Everywhere else the JSD lies in [0, 1], whichever kernel it comes from: rounding is cut off, and
@@ -137,8 +150,23 @@ def finish(columns: Tensor) -> HeadMetrics:
     jsd = values["jsd_bits"].where(whole, 0.0)
     values["jsd_bits"] = jsd.clamp(0.0, 1.0)
     masked = {name: value.masked_fill(~whole, float("nan")) for name, value in values.items()}
+    beside = {d.column: _in_range(d, v, whole) for d, v in (others or {}).items()}
     check_range(jsd.cpu().numpy(), _ROUNDING_BITS)  # last: here a GPU is waited for
-    return HeadMetrics(**masked, **finite)
+    return HeadMetrics(**masked, **finite, others=beside)
+
+
+def _in_range(divergence: Divergence, values: Tensor, whole: Tensor) -> Tensor:
+    """The values [T] of a divergence without rounding beyond its range, NaN where not `whole`."""
+    highest = divergence.highest * divergence.theta_scale
+    found = values.where(whole, 0.0)
+    check_range(
+        found.cpu().numpy(),
+        _ROUNDING_BITS,
+        what=f"divergence '{divergence.name}'",
+        unit=divergence.unit,
+        highest=highest,
+    )
+    return found.clamp(0.0, highest).masked_fill(~whole, float("nan"))
 
 
 def head_logits(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from divtok.trace.divergence import NATS_PER_BIT
+from divtok.divergences.arithmetic import NATS_PER_BIT
 
 FloatArray32 = npt.NDArray[np.float32]
 

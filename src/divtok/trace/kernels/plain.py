@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from divtok.trace.divergence import (
+from divtok.divergences.arithmetic import (
     NATS_PER_BIT,
     jsd_nats,
     log_ratio,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from divtok.divergences.arithmetic import FloatArray64
 from divtok.endpoints.client import Unusable
 from divtok.models.load import Tokenizer
-from divtok.trace.divergence import FloatArray64
 from divtok.trace.topk.known import Known, Rounding
 
 _BY_ID = "token_id:"

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from divtok.divergences.arithmetic import ROUNDING_BITS, FloatArray64
 from divtok.errors import DataError
-from divtok.trace.divergence import ROUNDING_BITS, FloatArray64
 from divtok.trace.topk.known import (
     FLOAT32,
     Flags,

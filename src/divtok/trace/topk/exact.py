@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from divtok.trace.divergence import FloatArray64, jsd_bits
+from divtok.divergences.arithmetic import FloatArray64, jsd_bits
 from divtok.trace.topk.known import NORMALISATION, Known
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from divtok.trace.divergence import FloatArray64
+from divtok.divergences.arithmetic import FloatArray64
 
 Flags = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]

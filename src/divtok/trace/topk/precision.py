@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from divtok.trace.divergence import FloatArray64
+from divtok.divergences.arithmetic import FloatArray64
 from divtok.trace.topk.answers import Place
 from divtok.trace.topk.known import FLOAT32, Rounding
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from divtok.divergences.arithmetic import FloatArray64
 from divtok.endpoints.client import Posted, ServerClient
 from divtok.endpoints.many import for_each
 from divtok.endpoints.settings import ServerSettings
@@ -23,7 +24,6 @@ from divtok.packed.packs import Ids
 from divtok.records import Trace, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, row_of, too_long
-from divtok.trace.divergence import FloatArray64
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.topk.answers import known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from divtok.records import Reading
+from divtok.score.estimators.relevance import weighted_likelihood
 from divtok.score.registry import estimator
-from divtok.score.relevance import weighted_likelihood
 
 
-@estimator("sampled_nsl", needs=("sampled",))
+@estimator("sampled_nsl", needs=("sampled",), label="Own NSL", order=40)
 def sampled_nsl(sampled: Reading) -> float:
     """nsl from the log-probs that the generator's server reported."""
     return weighted_likelihood(
@@ -20,7 +20,7 @@ def sampled_nsl(sampled: Reading) -> float:
     )
 
 
-@estimator("sampled_mean_prob", needs=("sampled",))
+@estimator("sampled_mean_prob", needs=("sampled",), label="Own mean prob.", order=50)
 def sampled_mean_prob(sampled: Reading) -> float:
     """mean_prob from the log-probs that the generator's server reported."""
     return float(np.mean(np.exp(sampled.logprob.astype(np.float64))))

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from trace_samples import naive_jsd_bits
 
 from divtok.errors import DataError, UsageError
-from divtok.trace.divergence import jsd_bits
+from divtok.divergences.arithmetic import jsd_bits
 
 INF = float("inf")
 
@@ -193,7 +193,7 @@ def test_one_tensor_and_one_array_are_refused() -> None:
 
 def test_arrays_do_not_import_torch() -> None:
     code = (
-        "import sys; from divtok.trace.divergence import jsd_bits; jsd_bits([0, 1], [1, 0]);"
+        "import sys; from divtok.divergences.arithmetic import jsd_bits; jsd_bits([0, 1], [1, 0]);"
         "import divtok.trace.pair, divtok.models.load; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -32,7 +32,7 @@ def selected_likelihood(logprob: Numbers, tokens: tuple[int, ...]) -> float:
     return weighted_likelihood(logprob, weights)
 
 
-@estimator("relevance", needs=("logprob_p", "relevance"))
+@estimator("relevance", needs=("logprob_p", "relevance"), label="Relevance", order=60)
 def relevance(trace: Trace, relevance: Relevance) -> float:
     """Likelihood with each token's log-probability weighted by its relevance."""
     weights = relevance.weights

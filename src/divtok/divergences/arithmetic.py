@@ -161,11 +161,18 @@ def _refuse_rows(bad: npt.NDArray[np.bool_], name: str) -> None:
     )
 
 
-def check_range(jsd: npt.NDArray[np.floating[Any]], rounding: float = ROUNDING_BITS) -> None:
-    """DataError unless every value lies within `rounding` of [0, 1]; NaN does not."""
-    outside = ~((jsd >= -rounding) & (jsd <= 1 + rounding))
+def check_range(
+    values: npt.NDArray[np.floating[Any]],
+    rounding: float = ROUNDING_BITS,
+    *,
+    what: str = "Jensen-Shannon divergence",
+    unit: str = "bits",
+    highest: float = 1.0,
+) -> None:
+    """DataError unless every value lies within `rounding` of [0, highest]; NaN does not."""
+    outside = ~((values >= -rounding) & (values <= highest + rounding))
     if outside.any():
         raise DataError(
-            f"A Jensen-Shannon divergence came out as {jsd[outside][0]:.7g} bits, outside [0, 1].",
+            f"A {what} came out as {values[outside][0]:.7g} {unit}, outside [0, {highest:g}].",
             next_step="Use float32 or float64 logits of moderate size.",
         )

@@ -8,7 +8,7 @@ from divtok.records import StepRewards
 from divtok.score.registry import estimator
 
 
-@estimator("prm", needs=("rewards",))
+@estimator("prm", needs=("rewards",), label="PRM", order=200, supervised=True)
 def prm(rewards: StepRewards) -> float:
     """Mean reward over the lines of the response."""
     return float(np.mean(rewards.rewards, dtype=np.float64))

@@ -1,0 +1,1 @@
+"""One file a divergence; importing it registers it."""

@@ -1,0 +1,177 @@
+"""What a kind of evidence is: its record and table, what it refuses, and how it is gathered.
+
+A kind is a class; one instance of it is registered. It either rides on p's pass while trajectories
+are traced (`ride`), or is gathered afterwards (`gather`), and is looked up again when estimators
+that name it are scored (`find`). It is gathered only where an estimator of the config names it.
+
+    class Surprise(EvidenceKind[Surprise]):
+        name = "surprise"
+        summary = "..."
+        layout = Layout("surprises", SurpriseRecord, ("key",), (text("key"), ...))
+
+        def gather(self, work: Gathering) -> None: ...
+
+    SURPRISE = register(Surprise())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from divtok.config.run import RunConfig
+from divtok.errors import DataError
+from divtok.families.family import Generator
+from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_new
+from divtok.records import Trajectory
+from divtok.registry import Registry
+from divtok.store.layout import Key, Layout
+from divtok.store.responses import Response
+from divtok.store.run import Run
+from divtok.store.table import Table
+from divtok.trace.listener import Listener
+
+R = TypeVar("R")
+
+# The record of one response; None where it was not gathered. A record without a value has a reason.
+Find = Callable[[Response], R | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Why a kind cannot be gathered under a config, and the setting that would help."""
+
+    why: str
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """A run, the config it is gathered for, and who does the work."""
+
+    run: Run
+    config: RunConfig
+    retry_failed: bool = False
+    executor: Executor = LOCAL
+
+    def by_generator(self) -> list[tuple[Generator, list[Trajectory]]]:
+        """Every generator with its responses; of a failed one there is nothing to read."""
+        trajectories = [t for t in stored_trajectories(self.run) if not t.failed]
+        return [
+            (generator, [t for t in trajectories if t.generator == generator.model])
+            for generator in self.config.generator_presets()
+        ]
+
+    def questions(self) -> dict[tuple[str, str], str]:
+        """(benchmark, problem id) -> question"""
+        return {(p.benchmark, p.id): p.question for p in self.run.problems.read()}
+
+    def fill(
+        self,
+        title: str,
+        table: Table[R],
+        batches: Sequence[Sequence[Trajectory]],
+        key_of: Callable[[Trajectory], Key],
+        load: Callable[[], Callable[[Sequence[Trajectory]], Sequence[R]]],
+    ) -> None:
+        """Make the missing rows of a table, one for each trajectory, with what `load` gives."""
+        present = self.present(table)
+        task = Task(
+            title,
+            batches,
+            is_missing=lambda trajectory: key_of(trajectory) not in present,
+            open=lambda: batch_by_batch(load),
+            keep=keep_new(table, present),
+        )
+        fill(task, self.executor)
+
+    def present(self, table: Table[Any]) -> set[Key]:
+        """The rows of a table that need not be made again."""
+        present = table.keys()
+        if self.retry_failed:
+            present -= {table.layout.key_of(row) for row in table.read() if row.reason is not None}
+        return present
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Riding:
+    """A kind on p's pass: the table of its records, their keys there, and who makes them.
+
+    `open` is called only where p has to read, for it may load something.
+    """
+
+    table: Table[Any]
+    key_of: Callable[[str], Key]  # of a trajectory's key
+    open: Callable[[], Listener]
+
+
+class EvidenceKind(Generic[R]):
+    """See the module. Only `find` must be there, and `ride` or `gather` unless it costs nothing.
+
+    `layout` is the table of its records; None where there is none of its own.
+    """
+
+    name: str
+    summary: str
+    layout: Layout[R] | None = None
+
+    def refuse(self, config: RunConfig) -> Lacking | None:
+        """What keeps it from being gathered, known before anything is loaded."""
+        return None
+
+    def models(self, config: RunConfig) -> Sequence[str]:
+        """The models that are loaded for it, beside the pairs."""
+        return ()
+
+    def check(self, work: Gathering) -> None:
+        """Refuse to mix stored rows with rows made otherwise. Called before any work."""
+
+    def ride(self, work: Gathering, generator: Generator) -> Riding | None:
+        """How it rides on the pass of the scored pair over a generator's responses."""
+        return None
+
+    def alone(self) -> Listener | None:
+        """A listener that needs nothing but the pass, for a single response without a run."""
+        return None
+
+    def gather(self, work: Gathering) -> None:
+        """Make the missing records."""
+
+    def find(self, work: Gathering) -> Find[R]:
+        """How a response's record is looked up."""
+        raise NotImplementedError
+
+    def failures(self, run: Run) -> list[str]:
+        """Why records hold no value, for those that might be tried again."""
+        table = self.table(run)
+        if table is None:
+            return []
+        return [f"{table.layout.name}: {row.reason}" for row in failed_records(table)]
+
+    def table(self, run: Run) -> Table[R] | None:
+        return None if self.layout is None else run.table(self.layout)
+
+
+EVIDENCE: Registry[EvidenceKind[Any]] = Registry(
+    "kind of evidence", group="divtok.evidence", home="divtok.evidence.kinds"
+)
+
+
+def register(kind: EvidenceKind[Any]) -> EvidenceKind[Any]:
+    EVIDENCE.add(kind.name, kind)
+    return kind
+
+
+def stored_trajectories(run: Run) -> list[Trajectory]:
+    trajectories = run.trajectories.read()
+    if not trajectories:
+        raise DataError(
+            f"The run {run.path} has no trajectories yet.",
+            next_step="Generate some first: divtok run, or bring some: divtok import",
+        )
+    return trajectories
+
+
+def failed_records(table: Table[Any]) -> list[Any]:
+    return [row for rows in table.batches() for row in rows if row.reason is not None]

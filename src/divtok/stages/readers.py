@@ -1,0 +1,68 @@
+"""Trajectories in the tokens of a model that reads them: its own ids, or the text encoded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from divtok.config.run import RunConfig
+from divtok.models.load import Tokenizer, load_tokenizer
+from divtok.protocols.encode import prompt_ids, response_ids
+from divtok.records import Trajectory
+
+
+def as_read_by(
+    reader: str,
+    rows: Sequence[Trajectory],
+    questions: Mapping[tuple[str, str], str],
+    config: RunConfig,
+) -> list[Trajectory]:
+    """Trajectories of another generator in the reader's own tokens and prompt template.
+
+    Ids mean the same only under the same tokenizer; otherwise the text is what they share. The
+    tokenizer of a generator without weights here is not known, but ids that spell the question and
+    the response in the reader's own tokens are the reader's.
+    """
+    tokenizer = reader_tokenizer(config, reader)
+    vocabulary = tokenizer.get_vocab()
+    same: dict[str, bool] = {}
+    read: list[Trajectory] = []
+    for row in rows:
+        question = questions[row.benchmark, row.problem_id]
+        if not config.weights_here:
+            kept = spelled_by(tokenizer, row, question)
+        else:
+            if row.generator not in same:
+                own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
+                same[row.generator] = own.get_vocab() == vocabulary
+            kept = same[row.generator]
+        if kept:
+            read.append(row)
+            continue
+        read.append(
+            replace(
+                row,
+                prompt_ids=prompt_ids(tokenizer, question, protocol=row.protocol),
+                token_ids=response_ids(tokenizer, row.text),
+                retokenized=True,
+            )
+        )
+    return read
+
+
+def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:
+    """Whether a row's ids are this tokenizer's: they spell its text, and its question before it."""
+    if not row.prompt_ids or not row.token_ids:
+        return False
+    if max(*row.prompt_ids, *row.token_ids) >= len(tokenizer):
+        return False
+    response = tokenizer.decode(list(row.token_ids), True, clean_up_tokenization_spaces=False)
+    asked = tokenizer.decode(list(row.prompt_ids), False, clean_up_tokenization_spaces=False)
+    return response == row.text and question.strip() in asked
+
+
+def reader_tokenizer(config: RunConfig, reader: str) -> Any:
+    """The tokenizer of a model that reads; on a server, the one the config names for it."""
+    ref = config.tokenizers.get(reader, reader)
+    return load_tokenizer(ref, revision=config.revisions.get(ref))

@@ -1,0 +1,235 @@
+"""traces and evidence -> confidences and counts, shard by shard.
+
+A run's traces may be far larger than memory, so no more than a shard of them is held. Where neither
+the tables nor the config have changed since the last time, nothing is read and nothing is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from divtok.config.run import RunConfig, resolve, to_yaml
+from divtok.errors import NothingScoredError
+from divtok.evaluate.near_theta import band_bits
+from divtok.evidence.kind import EVIDENCE, Gathering
+from divtok.progress import say
+from divtok.records import Confidence, Counts, Reason, Scalar, Trace
+from divtok.score.facts import count_trace
+from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
+from divtok.score.scoring import NOT_GATHERED, score_evidence
+from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
+from divtok.stages.stored import scored_traces, trace_dtypes
+from divtok.store.responses import Group, Response, stored_responses
+from divtok.store.run import Run
+
+SECTION = "score"
+# Confidences of so many responses make a shard.
+RESPONSES_PER_SHARD = 4096
+
+Parameters = Mapping[str, Scalar]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one pass over the traces leaves beside the confidences."""
+
+    counts: list[Counts] = field(default_factory=list[Counts])
+    confidences: int = 0
+    scored: set[str] = field(default_factory=set[str])  # estimators with a value
+    reasons: dict[str, Reason] = field(default_factory=dict[str, Reason])  # the first of each
+
+
+def score(run: Run, config: RunConfig) -> None:
+    """traces and evidence -> confidences and counts"""
+    chosen = chosen_estimators(config)
+    made_of = _identity(run, config, chosen)
+    if (run.manifest() or {}).get(SECTION) == made_of | _made(run):
+        say("score: nothing has changed since the run was scored")
+        return
+    responses, found = stored_responses(run), _Found()
+    run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
+    run.counts.replace(found.counts)
+    run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})
+    _say_what_is_odd(run, config, chosen, responses, found)
+    say(
+        f"score: {len(chosen)} estimators, {found.confidences} confidences at theta "
+        f"{config.theta:g}"
+    )
+
+
+def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[str, Any]:
+    """What confidences depend on, known without reading a table."""
+    kinds = sorted(needed_evidence(config))
+    tables = [run.trajectories, run.traces]
+    tables += [t for kind in kinds if (t := EVIDENCE.get(kind).table(run)) is not None]
+    return {
+        "config": hashlib.sha256(to_yaml(resolve(config)).encode()).hexdigest(),
+        "tables": {table.layout.name: table.identity() for table in tables},
+        "estimators": {spec.name: ESTIMATORS.origin(spec.name) for spec in chosen},
+        "divtok": version("divtok"),
+    }
+
+
+def _made(run: Run) -> dict[str, Any]:
+    """What came of it: the tables must still be those that were written."""
+    return {"made": {t.layout.name: t.identity() for t in (run.confidences, run.counts)}}
+
+
+def _confidences(
+    run: Run,
+    config: RunConfig,
+    chosen: Sequence[Estimator],
+    responses: Mapping[str, Response],
+    found: _Found,
+) -> Iterator[list[Confidence]]:
+    """Every response's confidences, those without a trace last; fills `found` on the way."""
+    work = Gathering(run, config)
+    finders = {kind: EVIDENCE.get(kind).find(work) for kind in needed_evidence(config)}
+    parameters = _parameters(run, config, chosen, responses)
+    dtypes = trace_dtypes(run)
+    part: list[Confidence] = []
+
+    def add(response: Response, trace: Trace | None) -> None:
+        evidence = {kind: find(response) for kind, find in finders.items()}
+        for spec, bound in parameters[response.group]:
+            part.append(_confidence(spec, response, trace, evidence, bound))
+
+    def full() -> bool:
+        return len(part) >= RESPONSES_PER_SHARD * len(chosen)
+
+    left = {key for key, response in responses.items() if response.group in parameters}
+    for response, trace in scored_traces(run, config, responses):
+        left.discard(response.key)
+        if trace.status == "ok":
+            band = band_bits(trace.p, trace.q, dtypes)
+            found.counts.append(count_trace(trace, theta=config.theta, band_bits=band))
+        add(response, trace)
+        if full():
+            yield _noted(part, found)
+            part = []
+    for key, response in responses.items():
+        if key in left:
+            add(response, None)
+        if full():
+            yield _noted(part, found)
+            part = []
+    yield _noted(part, found)
+    if not found.scored:
+        # Raised here, so that the table of before stays as it is.
+        raise NothingScoredError(
+            f"Not one trajectory of {run.path} could be scored.",
+            next_step="Look at the column 'reason' of its traces and of what was gathered.",
+        )
+
+
+def _confidence(
+    spec: Estimator,
+    response: Response,
+    trace: Trace | None,
+    evidence: Mapping[str, Any],
+    parameters: Parameters,
+) -> Confidence:
+    if response.failed:
+        reason = Reason("no_response", f"no response: {response.reason}")
+        return Confidence(response.key, spec.name, parameters, None, reason)
+    return score_evidence(spec, response.key, trace, evidence, parameters)
+
+
+def _noted(part: list[Confidence], found: _Found) -> list[Confidence]:
+    found.confidences += len(part)
+    for confidence in part:
+        if confidence.value is not None:
+            found.scored.add(confidence.estimator)
+        elif isinstance(confidence.reason, Reason):
+            found.reasons.setdefault(confidence.estimator, confidence.reason)
+    return part
+
+
+def _parameters(
+    run: Run,
+    config: RunConfig,
+    chosen: Sequence[Estimator],
+    responses: Mapping[str, Response],
+) -> dict[Group, list[tuple[Estimator, Parameters]]]:
+    """Each group's estimators with their parameters, learned from its traces where they are."""
+    learning = [spec for spec in chosen if spec.learned is not None]
+    numbers: dict[tuple[str, str], float] = {}
+    if learning:
+        for response, trace in scored_traces(run, config, responses):
+            if trace.status == "ok":
+                numbers |= {
+                    (spec.name, response.key): spec.learned.each(trace)
+                    for spec in learning
+                    if spec.learned is not None
+                }
+    pairs = config.scored_pairs()
+    members: dict[Group, list[str]] = {}
+    for response in responses.values():
+        if response.generator in pairs:
+            members.setdefault(response.group, []).append(response.key)
+    return {
+        group: [(spec, _bound(spec, config, keys, numbers)) for spec in chosen]
+        for group, keys in members.items()
+    }
+
+
+def _bound(
+    spec: Estimator,
+    config: RunConfig,
+    keys: Iterable[str],
+    numbers: Mapping[tuple[str, str], float],
+) -> Parameters:
+    given = config.parameters_of(spec.name)
+    if spec.learned is None:
+        return bind_parameters(spec, given)
+    of_group = [numbers[spec.name, key] for key in keys if (spec.name, key) in numbers]
+    if not of_group:
+        return {}  # nothing to learn from, and nothing to score
+    return bind_parameters(spec, {**given, **spec.learned.all(of_group)})
+
+
+def _say_what_is_odd(
+    run: Run,
+    config: RunConfig,
+    chosen: Sequence[Estimator],
+    responses: Mapping[str, Response],
+    found: _Found,
+) -> None:
+    empty = [spec.name for spec in chosen if spec.name not in found.scored]
+    if empty:
+        why = found.reasons[empty[0]]
+        hint = f"; make what is missing with: divtok gather {run.path}"
+        say(
+            f"score: no value at all for {', '.join(empty)} ({why})"
+            + (hint if why.kind == NOT_GATHERED else "")
+        )
+    preset = config.preset
+    fitted = {preset.pair_for(generator) for generator in preset.generators}
+    other = any(
+        config.pair_for(g) not in fitted or (g.foreign and preset.reader is None)
+        for g in config.generator_presets()
+    )
+    if other and config.theta == preset.theta:
+        say(
+            f"score: theta {config.theta:g} was fitted for the pairs of the family "
+            f"'{preset.name}' and its own generators, not for this one"
+        )
+    left_out = left_out_estimators(config)
+    if left_out:
+        say(
+            f"score: {', '.join(left_out)} left out: servers list their most likely tokens, not "
+            "whole distributions"
+        )
+    traced = run.traces.keys()
+    pairs = config.scored_pairs()
+    scored = [r for r in responses.values() if r.generator in pairs]
+    untraced = sum((r.key, *pairs[r.generator]) not in traced and not r.failed for r in scored)
+    if untraced:
+        say(
+            f"score: {untraced} of {len(scored)} responses were not read by the pair yet: "
+            "score --pair or --family reads them"
+        )

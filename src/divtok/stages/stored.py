@@ -1,0 +1,58 @@
+"""What several stages read of a run: its config, the traces that are scored, and their dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from divtok.config.run import RunConfig, load_config
+from divtok.errors import DataError, StoreError
+from divtok.records import Trace
+from divtok.store.responses import Response
+from divtok.store.run import CONFIG_FILE, Run
+
+T = TypeVar("T")
+
+
+def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config the run was made with, with `dotted.key=value` overrides on top."""
+    if run.config_text() is None:
+        raise StoreError(
+            f"The run {run.path} has no {CONFIG_FILE}.",
+            next_step="Make it with 'divtok run' or 'divtok import'.",
+        )
+    return load_config(run.path / CONFIG_FILE, overrides)
+
+
+def scored_traces(
+    run: Run, config: RunConfig, responses: Mapping[str, Response]
+) -> Iterator[tuple[Response, Trace]]:
+    """The traces of the pairs that are scored, shard by shard, each with its response.
+
+    `responses` are all of the run.
+    """
+    pairs = config.scored_pairs()
+    for traces in run.traces.batches():
+        for trace in traces:
+            response = response_of(run, trace.key, responses)
+            if (trace.p, trace.q) == pairs.get(response.generator):
+                yield response, trace
+
+
+def response_of(run: Run, key: str, responses: Mapping[str, T]) -> T:
+    """What is known of the response that a trace was made of."""
+    if key not in responses:
+        raise DataError(
+            f"The trace {key} of {run.path} belongs to no trajectory.",
+            next_step="Put the missing trajectories back, or trace anew in another run.",
+        )
+    return responses[key]
+
+
+def trace_dtypes(run: Run) -> dict[str, str]:
+    """model -> the dtype it was traced in, as far as the manifest tells."""
+    found: dict[str, str] = {}
+    for name, section in (run.manifest() or {}).items():
+        if name.startswith("trace "):
+            found |= section["dtype"]
+    return found
