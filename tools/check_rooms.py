@@ -17,7 +17,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "divtok"
 ORDER = """
     __main__
     cli
-    api __init__
+    __init__
+    api
     paper
     planning
     stages
