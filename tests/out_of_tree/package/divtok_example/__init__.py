@@ -1,0 +1,1 @@
+"""One thing of every kind that divtok can be extended with, each in a file of its own."""
