@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import Result, Token, confidence, load_pair
     from divtok.errors import DivtokError
-    from divtok.grade import extract_answer, grade_answer
+    from divtok.grade import grade_answer
+    from divtok.protocols.extract import extract_answer
     from divtok.records import (
         Confidence,
         Evaluation,
@@ -49,7 +50,7 @@ _HOME = {
     "Verdict": "divtok.records",
     "confidence": "divtok.api",
     "estimator": "divtok.score",
-    "extract_answer": "divtok.grade",
+    "extract_answer": "divtok.protocols.extract",
     "grade_answer": "divtok.grade",
     "jsd_bits": "divtok.trace.divergence",
     "load_pair": "divtok.api",

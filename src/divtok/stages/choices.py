@@ -11,6 +11,7 @@ from divtok.config.run import FOREIGN_ENGINES, RunConfig
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.projection import Projection
 from divtok.families.presets import Generator
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.score import Estimator, expand_estimators
 from divtok.stages.common import digest_of, reader_tokenizer, scored_pairs
 
@@ -38,8 +39,9 @@ def _named(config: RunConfig) -> list[str]:
     """The names and sets that the config gives, or those of its protocol."""
     if config.score.estimators is not None:
         return config.score.estimators
-    # Under the other protocols every response states a confidence, so it costs nothing.
-    return ["trace" if config.protocol == "cot" else "verbalized_protocol"]
+    # A confidence that every response states costs nothing more.
+    stated = PROTOCOLS.get(config.protocol).states_confidence
+    return ["verbalized_protocol" if stated else "trace"]
 
 
 def _is_served(config: RunConfig) -> bool:
@@ -159,7 +161,8 @@ def _check_evidence(config: RunConfig) -> None:
 def _check_foreign(config: RunConfig, needed: frozenset[str]) -> None:
     """Refuse what takes the generator's own weights where there are only its texts."""
     engine = config.generate.engine
-    if "statement" in needed and config.protocol == "cot" and engine == "imported":
+    stated = PROTOCOLS.get(config.protocol).states_confidence
+    if "statement" in needed and not stated and engine == "imported":
         raise _lacking(
             config, "statement", "imported responses cannot be asked about", "other estimators"
         )

@@ -15,6 +15,7 @@ from divtok.evaluate.fit import ThetaFit, fit_theta
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
+from divtok.grade.judgement import reason_kind
 from divtok.records import (
     GOLD_MISSING,
     Confidence,
@@ -121,8 +122,9 @@ def _groups(
                 next_step=f"Grade it first: divtok grade {run.path}",
             )
         members.setdefault((trajectory.benchmark, trajectory.generator), []).append(trajectory)
+    gradable = {key for key, g in grades.items() if reason_kind(g.reason) != GOLD_MISSING}
     kept = {
-        group: [t for t in rows if not t.failed and grades[t.key].reason != GOLD_MISSING]
+        group: [t for t in rows if not t.failed and t.key in gradable]
         for group, rows in members.items()
     }
     if not any(kept.values()):

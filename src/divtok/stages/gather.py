@@ -24,7 +24,8 @@ from divtok.generate.replies import reply_batch
 from divtok.models.load import load_model, load_tokenizer
 from divtok.progress import Advance, track
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
-from divtok.protocols.stated import read_rating, read_stated
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.protocols.stated import read_rating
 from divtok.records import (
     Evidence,
     Reading,
@@ -64,7 +65,7 @@ Make: TypeAlias = Callable[[Sequence[Trajectory]], Sequence[R]]
 def gather(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> replies, readings, rewards and relevance, as far as they are needed"""
     needed = needed_evidence(config)
-    if "statement" in needed and config.protocol == "cot":
+    if "statement" in needed and not PROTOCOLS.get(config.protocol).states_confidence:
         ask(run, config, retry_failed=retry_failed)
     if "base" in needed:
         read_bases(run, config, retry_failed=retry_failed)
@@ -292,8 +293,9 @@ def collect(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]) -> 
 
 
 def _statement(trajectory: Trajectory, reply: Reply | None) -> Statement | None:
-    if trajectory.protocol != "cot":
-        return read_stated(trajectory.text, trajectory.protocol).statement
+    read = PROTOCOLS.get(trajectory.protocol).read_confidence
+    if read is not None:
+        return read(trajectory.text)
     if reply is None:
         return None
     return read_rating(reply.text) if reply.reason is None else Statement(None, reply.reason)
