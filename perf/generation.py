@@ -24,7 +24,7 @@ from divtok.generate import decoding
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.benchmarks import load_benchmark
-from divtok.protocols.prompts import PROTOCOLS
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Trajectory
 
 BENCHMARK = "arith-contest"
@@ -93,9 +93,8 @@ def measure(loaded: LoadedModel, protocol: str, count: int, batch: int, repeats:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.generation", description=__doc__)
     parser.add_argument("--models", nargs="+", default=["divtok/tiny-0.5m", "divtok/tiny-1.6m"])
-    parser.add_argument(
-        "--protocols", nargs="+", default=["cot", "verbalized_distribution"], choices=PROTOCOLS
-    )
+    usual = ["cot", "verbalized_distribution"]
+    parser.add_argument("--protocols", nargs="+", default=usual, choices=PROTOCOLS.names())
     parser.add_argument("--batches", nargs="+", type=int, default=[128, 256])
     parser.add_argument("--responses", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=2)

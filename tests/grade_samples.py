@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from divtok.grade import read_stated
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.protocols.stated import Stated, read_candidates, read_object
 from divtok.records import Sampling, Statement, Trajectory
 
 # Far more work than any test waits for, and not caught by a cap: only the time limit ends it.
@@ -28,9 +31,25 @@ def trajectory(key: str, text: str, protocol: str = "cot") -> Trajectory:
     )
 
 
+_READERS: dict[str, Callable[[str], Stated]] = {
+    "verbalized": read_object,
+    "verbalized_top2": read_candidates,
+    "verbalized_distribution": partial(read_candidates, skip_none=True),
+}
+
+
+def read_stated(text: str, protocol: str) -> Stated:
+    return _READERS[protocol](text)
+
+
 def check_stated(text: str, protocol: str, answer: str | None, expected: float | str) -> None:
     """`expected` is the confidence, or the reason why there is none."""
     found = read_stated(text, protocol)
+    asked = PROTOCOLS.get(protocol)
+    assert asked.read_confidence is not None
+    assert asked.read_confidence(text) == found.statement
+    if found.answer is not None:
+        assert asked.find_answer(text) == found.answer
     assert (found.answer and found.answer.content) == answer
     if isinstance(expected, str):
         assert found.statement == Statement(None, expected)
@@ -58,7 +77,7 @@ def workers_of(parent: int) -> list[int]:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:  # it ended while we looked
             continue
-        if b"divtok.grade.worker_main" in arguments and str(parent).encode() in arguments:
+        if b"divtok.grade.maths.worker_main" in arguments and str(parent).encode() in arguments:
             found.append(int(entry.name))
     return found
 

@@ -17,7 +17,9 @@ SLOW_LIBRARIES = ("matplotlib", "sympy", "math_verify", "sklearn")
 # What runs in the grading workers, which are processes of their own.
 # The GPU's kernels are written in Triton's language, and only imported where they run.
 GPU_MODULES = ("divtok.trace.kernels.cuda",)
-WORKER_MODULES = ("divtok.grade.symbolic", "divtok.grade.precision", "divtok.grade.worker_main")
+WORKER_MODULES = tuple(
+    f"divtok.grade.maths.{name}" for name in ("symbolic", "precision", "worker_main")
+)
 IMPORT_ALL = f"""
 import importlib, pkgutil
 for module in pkgutil.walk_packages(divtok.__path__, "divtok."):

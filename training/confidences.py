@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from divtok.problems.arithmetic import Story, stories
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS, messages_for
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
 from training.data import SEED_OFFSET, TRAINING_LEVELS, Ragged, concatenate
 from training.mistakes import Attempt, draw_attempt
 from training.solutions import write_solution
@@ -35,7 +35,7 @@ STATED_RATINGS: dict[bool, dict[int, float]] = {
 NO_CANDIDATE = "None of the above"
 STEP = 5  # stated confidences are multiples of 0.05; in hundredths, so that sums are exact
 
-VERBALIZED = tuple(protocol for protocol in PROTOCOLS if protocol != "cot")
+VERBALIZED = ("verbalized", "verbalized_top2", "verbalized_distribution")
 VERBALIZED_SHARES = (3, 3, 4)  # the longest prompt needs the most practice
 STREAMS = ("rated", "verbalized")
 EXAMPLES = {"rated": 120_000, "verbalized": 240_000}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from divtok.api import Result, Token, confidence, load_pair
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
-    from divtok.grade import extract_answer, grade_answer
+    from divtok.grade import grade_answer
+    from divtok.protocols.extract import extract_answer
     from divtok.records import (
         Confidence,
         Evaluation,
@@ -49,7 +50,7 @@ _HOME = {
     "Verdict": "divtok.records",
     "confidence": "divtok.api",
     "estimator": "divtok.score",
-    "extract_answer": "divtok.grade",
+    "extract_answer": "divtok.protocols.extract",
     "grade_answer": "divtok.grade",
     "jsd_bits": "divtok.divergences.arithmetic",
     "load_pair": "divtok.api",

@@ -40,7 +40,7 @@ PER_TOKEN_FIELDS = (
 # other models or further answers, so a run gathers only what its estimators name.
 EVIDENCE = ("chain", "base", "projected", "sampled", "rewards", "statement", "relevance")
 
-# The reason of a grade where there is no gold answer to hold a response against.
+# The kind of a grade's reason where there is no gold answer to compare a response with.
 GOLD_MISSING = "gold_missing"
 
 
@@ -154,12 +154,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining."""
+    """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining.
+
+    `answer_start`:`answer_stop` are the characters of the response's text that the answer was read
+    from; both are None where there is none, and in grades of older runs.
+    """
 
     key: str
     extracted: str | None
     verdict: Verdict
     reason: str | None = None
+    answer_start: int | None = None
+    answer_stop: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,8 @@ from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ServerError, UsageError
 from divtok.generate.engines.chat import ApiOptions, Replied, Response, reply_all, respond_all
 from divtok.generate.jobs import Job
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, SYSTEM_PROMPT
+from divtok.protocols.kinds.cot import SYSTEM_PROMPT
+from divtok.protocols.prompts import CONFIDENCE_QUESTION
 from divtok.records import Problem, Sampling, Trajectory
 from divtok.store.run import Run
 

@@ -13,7 +13,8 @@ from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.replies import reply_batch
 from divtok.generate.sampler import key_generator
 from divtok.protocols.encode import follow_up_ids
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS
+from divtok.protocols.prompts import CONFIDENCE_QUESTION
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Problem, Reply, Sampling, Trajectory
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, max_length=105)
@@ -240,7 +241,7 @@ def test_questions_of_other_problems_are_refused(loaded: Any) -> None:
         reply_batch(loaded, trajectories, questions_of(trajectories)[:1])
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS.names())
 def test_a_packaged_model_can_be_asked(protocol: str) -> None:
     from divtok.models.load import load_model
 

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from divtok.errors import UsageError
-from divtok.grade.equivalence import clean_gold, decide
-from divtok.grade.normalize import normalize
+from divtok.grade.answers import clean_gold
+from divtok.grade.maths.equivalence import decide
+from divtok.grade.maths.normalize import normalize
 from divtok.records import Verdict
 
 CORRECT, INCORRECT = Verdict.CORRECT, Verdict.INCORRECT

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from grade_samples import trajectory
 
-from divtok.grade import extract_answer, grade_answer, grade_trajectories
+from divtok.grade import grade_answer, grade_trajectories
+from divtok.protocols.extract import extract_answer
 from divtok.records import Verdict
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count, islice
 
 import pytest
@@ -17,9 +18,11 @@ from grade_samples import ENDLESS, my_workers, trajectory, workers_of
 
 from divtok.errors import UsageError
 from divtok.grade import grade_trajectories
-from divtok.grade.grader import READ_AHEAD
-from divtok.grade.workers import MEMORY_BYTES, WorkerPool
-from divtok.records import Grade, Trajectory, Verdict
+from divtok.grade.grader import Case
+from divtok.grade.judgement import NO_RESPONSE
+from divtok.grade.maths.workers import MEMORY_BYTES, WorkerPool
+from divtok.grade.trajectories import READ_AHEAD
+from divtok.records import GOLD_MISSING, Grade, Reason, Trajectory, Verdict
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 
@@ -37,6 +40,11 @@ def has_memory_limit(pid: int) -> bool:
     return resource.prlimit(pid, resource.RLIMIT_AS)[0] == MEMORY_BYTES
 
 
+def told(grade: Grade) -> tuple[str, str | None, Verdict, str | None]:
+    """What a grade says, but for the place of the answer."""
+    return grade.key, grade.extracted, grade.verdict, grade.reason
+
+
 def test_every_trajectory_gets_its_grade_in_order() -> None:
     pairs = [
         (trajectory("slow", rf"\boxed{{{ENDLESS}}}"), "3"),
@@ -47,17 +55,42 @@ def test_every_trajectory_gets_its_grade_in_order() -> None:
         (trajectory("gold", r"\boxed{8}"), None),
         (trajectory("huge", r"\boxed{9^{9^9}}"), "7"),
     ]
-    assert list(grade_trajectories(pairs, workers=2, time_limit=4.0)) == [
-        Grade("slow", ENDLESS, Verdict.UNDETERMINED, "timeout after 4 s"),
-        Grade("hard", "x+x", Verdict.CORRECT),
-        Grade("easy", "07", Verdict.CORRECT),
-        Grade("wrong", "8", Verdict.INCORRECT),
-        Grade("none", None, Verdict.UNANSWERED, r"no \boxed{} found"),
-        Grade("gold", "8", Verdict.UNDETERMINED, "gold_missing"),
-        Grade(
-            "huge", "9^{9^9}", Verdict.UNDETERMINED, "answer holds a number too large to compute"
-        ),
+    grades = list(grade_trajectories(pairs, workers=2, time_limit=4.0))
+    assert [told(grade) for grade in grades] == [
+        ("slow", ENDLESS, Verdict.UNDETERMINED, "timeout after 4 s"),
+        ("hard", "x+x", Verdict.CORRECT, None),
+        ("easy", "07", Verdict.CORRECT, None),
+        ("wrong", "8", Verdict.INCORRECT, None),
+        ("none", None, Verdict.UNANSWERED, r"no \boxed{} found"),
+        ("gold", "8", Verdict.UNDETERMINED, "gold_missing"),
+        ("huge", "9^{9^9}", Verdict.UNDETERMINED, "answer holds a number too large to compute"),
     ]
+    kinds = [g.reason.kind for g in grades if isinstance(g.reason, Reason)]
+    assert kinds == ["time_limit", "no_answer", GOLD_MISSING, "too_complex"]
+
+
+def test_a_grade_says_where_the_answer_is() -> None:
+    stated = r'{"final_answer": " \\frac{1}{2} ", "confidence": 0.9}'
+    rows = [
+        trajectory("box", r"first \boxed{1}, then \boxed{ 07 }"),
+        trajectory("json", stated, "verbalized"),
+        trajectory("none", "07"),
+    ]
+    box, json_, none = grade_trajectories([(row, "7") for row in rows])
+    assert rows[0].text[box.answer_start : box.answer_stop] == "07"
+    # As written, with the escapes that `extracted` is free of.
+    assert rows[1].text[json_.answer_start : json_.answer_stop] == r"\\frac{1}{2}"
+    assert json_.extracted == r"\frac{1}{2}"
+    assert (none.answer_start, none.answer_stop) == (None, None)
+
+
+def test_a_failed_response_is_not_the_generator_s_fault() -> None:
+    row = replace(trajectory("k", ""), finish_reason="failed", reason="gone")
+    for grader in ("maths", "exact"):
+        (grade,) = grade_trajectories([(row, "7")], grader=grader)
+        assert grade == Grade("k", None, Verdict.UNDETERMINED, "no response: gone")
+        assert isinstance(grade.reason, Reason)
+        assert grade.reason.kind == NO_RESPONSE
 
 
 def test_the_protocol_of_a_trajectory_says_where_its_answer_is() -> None:
@@ -77,16 +110,16 @@ def test_the_protocol_of_a_trajectory_says_where_its_answer_is() -> None:
         (trajectory("empty", "", "verbalized_distribution"), "7"),
     ]
     no_candidate = r"no likeliest JSON candidate and no \boxed{} found"
-    assert list(grade_trajectories(pairs)) == [
-        Grade("box", None, Verdict.UNANSWERED, r"no \boxed{} found"),
-        Grade("object", "7", Verdict.CORRECT),
-        Grade("latex", r"\frac{14}{2}", Verdict.CORRECT),
-        Grade("top2", "7", Verdict.CORRECT),
-        Grade("wrong", "7", Verdict.INCORRECT),
-        Grade("instead", "7", Verdict.CORRECT),
-        Grade("nothing", None, Verdict.UNANSWERED, r"no JSON final_answer and no \boxed{} found"),
-        Grade("no winner", None, Verdict.UNANSWERED, no_candidate),
-        Grade("empty", None, Verdict.UNANSWERED, no_candidate),
+    assert [told(grade) for grade in grade_trajectories(pairs)] == [
+        ("box", None, Verdict.UNANSWERED, r"no \boxed{} found"),
+        ("object", "7", Verdict.CORRECT, None),
+        ("latex", r"\frac{14}{2}", Verdict.CORRECT, None),
+        ("top2", "7", Verdict.CORRECT, None),
+        ("wrong", "7", Verdict.INCORRECT, None),
+        ("instead", "7", Verdict.CORRECT, None),
+        ("nothing", None, Verdict.UNANSWERED, r"no JSON final_answer and no \boxed{} found"),
+        ("no winner", None, Verdict.UNANSWERED, no_candidate),
+        ("empty", None, Verdict.UNANSWERED, no_candidate),
     ]
 
 
@@ -142,10 +175,10 @@ def test_an_abandoned_iteration_leaves_no_worker() -> None:
 def test_a_worker_that_dies_is_replaced_and_its_answer_tried_again() -> None:
     before = set(my_workers())
     with WorkerPool(workers=1) as pool:
-        assert pool.submit(gold="2x", answer="x+x", time_limit=20).result().verdict == "correct"
+        assert pool.submit(Case("2x", "x+x", 20)).result().verdict == "correct"
         [worker] = set(my_workers()) - before
         os.kill(worker, signal.SIGKILL)
-        assert pool.submit(gold="2x", answer="x+x", time_limit=20).result().verdict == "correct"
+        assert pool.submit(Case("2x", "x+x", 20)).result().verdict == "correct"
         assert worker not in my_workers()
 
 
@@ -153,7 +186,7 @@ def test_a_worker_that_dies_is_replaced_and_its_answer_tried_again() -> None:
 def test_an_answer_that_kills_two_workers_is_undetermined() -> None:
     before = set(my_workers())
     with WorkerPool(workers=1) as pool:
-        future = pool.submit(gold="3", answer=ENDLESS, time_limit=60)
+        future = pool.submit(Case("3", ENDLESS, 60))
         killed: set[int] = set()
         while len(killed) < 2:
             for worker in set(my_workers()) - before - killed:
@@ -172,7 +205,7 @@ def test_closing_a_pool_ends_busy_workers_at_once() -> None:
     before = set(my_workers())
     pool = WorkerPool(workers=2)
     for _ in range(4):
-        pool.submit(gold="3", answer=ENDLESS, time_limit=60)
+        pool.submit(Case("3", ENDLESS, 60))
     assert wait_for(lambda: len(set(my_workers()) - before) == 2, 10)
     started = time.monotonic()
     pool.close()
@@ -215,7 +248,7 @@ if {ending == "killed"}:
 def test_a_worker_ends_itself_when_nobody_else_does() -> None:
     # One power of an integer, during which no other thread of Python gets its turn.
     code = """
-from divtok.grade import symbolic, worker_main
+from divtok.grade.maths import symbolic, worker_main
 symbolic.compare = lambda gold, answer: 10 ** 10**9
 worker_main.main()
 """

@@ -173,7 +173,7 @@ def test_a_broken_line_is_named_or_set_aside(tmp_path: Path, line: Any, why: str
     ("line", "why"),
     [
         (b"{", "not valid JSON"),
-        (request("a", "again"), "stands at .*line 1, too"),
+        (request("a", "again"), "is also at .*line 1"),
         (request("b", ""), "'question' is empty"),
         ({"custom_id": "b", "body": {"model": "m"}}, "'question' is missing"),
     ],

@@ -93,7 +93,7 @@ def test_bad_rows_stop_it_or_are_counted(divtok: Command, tmp_path: Path) -> Non
     said = divtok(*given, "--skip-bad")
     assert said.code == 0
     aside = tmp_path / "run" / BAD_ROWS_FILE
-    assert f"import: 1 of 3 rows of a.jsonl were set aside; why stands in {aside}" in said.err
+    assert f"import: 1 of 3 rows of a.jsonl were set aside; the reasons are in {aside}" in said.err
     assert "a.jsonl: 3 rows, 2 trajectories, 1 set aside" in said.out
 
 

@@ -204,12 +204,12 @@ def test_other_files_are_no_logs(tmp_path: Path) -> None:
     log = tmp_path / "a.eval"
     with zipfile.ZipFile(log, "w") as other:
         other.writestr("samples/0.json", "{}")
-    with pytest.raises(DataError, match="no log of Inspect"):
+    with pytest.raises(DataError, match="not a log of Inspect"):
         all_rows(log, "inspect")
-    with pytest.raises(DataError, match="holds no sample"):
+    with pytest.raises(DataError, match="has no samples"):
         all_rows(write_log(log, HEADER, []), "inspect")
     log.write_text("not a zip")
-    with pytest.raises(DataError, match="no zip file"):
+    with pytest.raises(DataError, match="not a zip file"):
         all_rows(log, "inspect")
     with pytest.raises(DataError, match="cannot be read"):
         all_rows(tmp_path / "nowhere.eval", "inspect")

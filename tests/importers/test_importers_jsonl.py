@@ -256,7 +256,7 @@ def test_a_broken_line_is_named_or_set_aside(tmp_path: Path, row: Any, why: str)
 
 
 def test_a_file_without_rows_or_without_reading_rights_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no row"):
+    with pytest.raises(DataError, match="has no rows"):
         all_rows(write_lines(tmp_path / "empty.jsonl", []), "jsonl")
     with pytest.raises(DataError, match="cannot be read"):
         all_rows(tmp_path / "nowhere.jsonl", "jsonl")

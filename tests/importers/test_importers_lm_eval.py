@@ -153,7 +153,7 @@ def test_another_file_name_is_the_benchmark(tmp_path: Path) -> None:
         ([[["-1.5", "False"]]], "'resps' is not text"),
         ([], "0 requests"),
         (None, "no requests"),
-        ([[]], "holds no response"),
+        ([[]], "has no responses"),
         ([["fine", None]], "'resps' is missing"),
         ([["\x00"]], "NUL"),
     ],

@@ -151,11 +151,11 @@ def test_contradictions_between_files_name_both_places(tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", [line("q", id="x", sample=0)])
     second = write_lines(tmp_path / "b.jsonl", [line("q", "other", id="x", sample=0)])
     options = ImportOptions(format="jsonl", benchmark="sums")
-    with pytest.raises(DataError, match=r"b\.jsonl, line 1: .*stands at .*a\.jsonl, line 1,"):
+    with pytest.raises(DataError, match=r"b\.jsonl, line 1: .*is already at .*a\.jsonl, line 1,"):
         brought(tmp_path / "run", first, second, options=options)
     assert Run.open(tmp_path / "run").trajectories.keys() == set()
     brought(tmp_path / "run", first, options=options)
-    with pytest.raises(DataError, match=r"stands at a\.jsonl \(imported before\),"):
+    with pytest.raises(DataError, match=r"is already at a\.jsonl \(imported before\),"):
         brought(tmp_path / "run", second, options=options)
     third = write_lines(tmp_path / "c.jsonl", [line("another", id="x", sample=1)])
     with pytest.raises(DataError, match=r"another question than at a\.jsonl \(imported before\)"):
@@ -196,7 +196,7 @@ def test_bad_rows_name_no_folder(tmp_path: Path) -> None:
     kept = (tmp_path / "run" / BAD_ROWS_FILE).read_text()
     assert str(tmp_path) not in kept
     assert [json.loads(text)["why"] for text in kept.splitlines()] == [
-        "b.jsonl, line 1: sample 0 of problem 'x' by 'm' already stands at a.jsonl, line 1, with "
+        "b.jsonl, line 1: sample 0 of problem 'x' by 'm' is already at a.jsonl, line 1, with "
         "another response.",
         "b.jsonl, line 2: p.jsonl has no problem 'y'.",
     ]

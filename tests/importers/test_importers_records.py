@@ -88,7 +88,9 @@ def test_a_gold_answer_is_taken_from_wherever_it_is_known(answers: tuple[str | N
 )
 def test_one_sample_has_one_response(changes: dict[str, Any]) -> None:
     rows = [ROW, row(2, **changes)]
-    with pytest.raises(DataError, match=r"f, line 2: sample 0 .*'a' by 'm' .*stands at f, line 1,"):
+    with pytest.raises(
+        DataError, match=r"f, line 2: sample 0 .*'a' by 'm' is already at f, line 1,"
+    ):
         to_records(rows)
     records = to_records(rows, skip_bad=True)
     assert [t.text for t in records.trajectories] == ["It is 2."]
@@ -140,7 +142,7 @@ def test_what_is_there_before_counts() -> None:
     assert [t.sample for t in counted.trajectories] == [2]
     turned = Before(before.problems, before.trajectories[::-1])
     assert [t.sample for t in to_records([row(9, sample=None)], before=turned).trajectories] == [2]
-    with pytest.raises(DataError, match="stands at old, with another response"):
+    with pytest.raises(DataError, match="is already at old, with another response"):
         to_records([row(1, response="x")], before=before)
     with pytest.raises(DataError, match="another question than at old"):
         to_records([row(1, question="x")], before=before)

@@ -19,12 +19,9 @@ from problems_samples import (
 
 from divtok.errors import EXIT_USAGE, ModelError, UsageError
 from divtok.protocols.encode import prompt_ids, response_ids
-from divtok.protocols.prompts import (
-    PROTOCOLS,
-    SYSTEM_PROMPT,
-    fold_system_into_user,
-    messages_for,
-)
+from divtok.protocols.kinds.cot import SYSTEM_PROMPT
+from divtok.protocols.prompts import fold_system_into_user, messages_for
+from divtok.protocols.protocol import PROTOCOLS
 
 TOKENIZER = chat_tokenizer()
 CONTROLS = [*SPECIAL_TOKENS, *ADDED_TOKENS]
@@ -62,7 +59,7 @@ def test_an_unknown_protocol_is_a_usage_error() -> None:
     assert error.value.exit_code == EXIT_USAGE
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS.names())
 @pytest.mark.parametrize("template", [CHATML, THINKING, WITH_BOS])
 @pytest.mark.parametrize("question", [QUESTION, "Größe 😀\n\n  spaces  ", "<|im_end", "a < b | c"])
 def test_prompt_ids_are_the_templates_own(template: str, question: str, protocol: str) -> None:

@@ -11,7 +11,8 @@ from problems_samples import CHATML, NO_SYSTEM_ROLE, WITH_BOS, chat_tokenizer
 
 from divtok.errors import ModelError
 from divtok.protocols.encode import follow_up_ids, prompt_ids, response_ids
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS, messages_for
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
+from divtok.protocols.protocol import PROTOCOLS
 
 # Turns in a response lose their thoughts once another turn follows, as with Qwen3.
 FORGETFUL = (
@@ -104,7 +105,7 @@ def test_end_tokens_are_what_they_are_called_here() -> None:
     assert TOKENIZER.convert_tokens_to_ids(["<|im_end|>", "<|bos|>"]) == [END, OTHER_END]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS.names())
 @pytest.mark.parametrize("adds_bos", [False, True])
 @pytest.mark.parametrize(("template", "turn"), TURNS)
 def test_the_ids_so_far_are_kept_and_the_template_adds_the_turn(

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divtok.errors import UsageError
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, PROTOCOLS, SYSTEM_PROMPT, messages_for
+from divtok.protocols.kinds.cot import SYSTEM_PROMPT
+from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
+from divtok.protocols.protocol import PROTOCOLS
 
 STATED = ("verbalized", "verbalized_top2", "verbalized_distribution")
 QUESTION = "What is 12 + 30?"
@@ -31,7 +33,13 @@ def form(protocol: str) -> object:
 
 
 def test_the_protocols_there_are() -> None:
-    assert ("cot", *STATED) == PROTOCOLS
+    assert {"cot", *STATED} <= set(PROTOCOLS.names())
+    assert [p.name for p in PROTOCOLS] == PROTOCOLS.names()
+    assert all(p.summary.endswith(".") for p in PROTOCOLS)
+    assert {name: PROTOCOLS.get(name).states_confidence for name in ("cot", *STATED)} == {
+        "cot": False,
+        **dict.fromkeys(STATED, True),
+    }
 
 
 def test_reasoning_alone_has_a_system_prompt_and_the_bare_question() -> None:
@@ -80,7 +88,7 @@ def test_the_further_question_asks_for_zero_to_ten_in_a_box() -> None:
     assert CONFIDENCE_QUESTION.endswith("\\boxed{}.")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS.names())
 @pytest.mark.parametrize(
     "question",
     ["{question}", "a {question} b {question}", "{", "}}{{", "{0} {} {x!r}", "%s %(a)s", "\\g<0>"],
@@ -93,7 +101,7 @@ def test_braces_and_placeholders_in_a_question_stay_as_they_are(
     assert content == before + question + after
 
 
-@given(question=st.text(), protocol=st.sampled_from(PROTOCOLS))
+@given(question=st.text(), protocol=st.sampled_from(PROTOCOLS.names()))
 def test_any_question_is_asked_word_for_word(question: str, protocol: str) -> None:
     before, after = messages_for("\x00", protocol=protocol)[-1]["content"].split("\x00")
     content = messages_for(question, protocol=protocol)[-1]["content"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from divtok.grade import read_rating
+from divtok.protocols.stated import read_rating
 from divtok.records import Statement
 
 NO_BOX = r"no \boxed{} found"
@@ -33,14 +33,14 @@ NO_BOX = r"no \boxed{} found"
         (r"\boxed{}", NO_BOX),
         (r"\boxed{8", NO_BOX),
         *(
-            (rf"\boxed{{{content}}}", f'the box holds "{content}", no integer from 0 to 10')
+            (rf"\boxed{{{content}}}", f'the box holds "{content}", not an integer from 0 to 10')
             for content in (
                 *("11", "100", "-1", "8.5", "80%", r"80\%", "0.8", "eight", "NaN", "inf", "8, 9"),
                 *("8 9", "8-9", "8/9", "8/100", r"\frac{8}{10}", "٨", "8!", "1e1", "$8", "x = 8"),
                 *("8 out of 10", r"\text{high}"),
             )
         ),
-        (rf"\boxed{{{'1' * 5000}}}", f'the box holds "{"1" * 40}...", no integer from 0 to 10'),
+        (rf"\boxed{{{'1' * 5000}}}", f'the box holds "{"1" * 40}...", not an integer from 0 to 10'),
     ],
 )
 def test_a_rating_after_the_answer(text: str, expected: float | str) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from grade_samples import candidates, check_stated, not_a_number
+from grade_samples import candidates, check_stated, not_a_number, read_stated
 
-from divtok.errors import UsageError
-from divtok.grade import read_stated
 from divtok.protocols.prompts import messages_for
 
 NO_ARRAY = "no JSON array of candidates found"
-UNKNOWN = "the likeliest is not known, for candidate "
+UNKNOWN = "the likeliest is not known, because of candidate "
 
 BOTH = candidates(('"4"', "0.8"), ('"5"', "0.2"))
 ARRAYS: dict[str, tuple[str, str | None, float | str]] = {
@@ -61,27 +59,27 @@ ARRAYS: dict[str, tuple[str, str | None, float | str]] = {
     "cut off key": (
         '[{"candidate": "4", "confidence": 0.8}, {"cand',
         None,
-        UNKNOWN + "2 of 2: it is no object",
+        UNKNOWN + "2 of 2: it is not an object",
     ),
     "cut off early": (
         '[{"candidate": "4", "confidence": 0.8}, {',
         None,
-        UNKNOWN + "2 of 2: it is no object",
+        UNKNOWN + "2 of 2: it is not an object",
     ),
     "cut off at the comma": (
         '[{"candidate": "4", "confidence": 0.8},',
         None,
-        UNKNOWN + "2 of 2: it is no object",
+        UNKNOWN + "2 of 2: it is not an object",
     ),
     "cut off in a code block": (
         '```\n[{"candidate": "4", "confidence": 0.8},\n``` [and so on]',
         None,
-        UNKNOWN + "2 of 2: it is no object",
+        UNKNOWN + "2 of 2: it is not an object",
     ),
     "not an object": (
         '[{"candidate": "4", "confidence": 0.8}, "5"]',
         None,
-        UNKNOWN + "2 of 2: it is no object",
+        UNKNOWN + "2 of 2: it is not an object",
     ),
     "likeliest is blank": (
         candidates(('""', "0.8"), ('"5"', "0.2")),
@@ -160,12 +158,6 @@ def test_an_echoed_prompt_is_no_statement(protocol: str, reply: str, echoed: str
     assert (alone.answer and alone.answer.content) == echoed
     assert alone.statement.value is None
     assert not_a_number("0-1") in str(alone.statement.reason)
-
-
-@pytest.mark.parametrize("protocol", ["cot", "verbalised"])
-def test_other_protocols_state_no_confidence(protocol: str) -> None:
-    with pytest.raises(UsageError, match=protocol):
-        read_stated("", protocol)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 
 import json_repair
 import pytest
-from grade_samples import candidates
+from grade_samples import candidates, read_stated
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from divtok.grade import read_rating, read_stated
 from divtok.protocols.escapes import unescape
 from divtok.protocols.loose_json import MAX_CHARACTERS, MAX_DEPTH, MAX_STARTS, MAX_TOKENS
+from divtok.protocols.stated import read_rating
 
 PROTOCOLS = ("verbalized", "verbalized_top2", "verbalized_distribution")
 protocols = st.sampled_from(PROTOCOLS)

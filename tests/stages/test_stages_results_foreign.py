@@ -12,7 +12,7 @@ from stages_samples import GENERATOR, Row, handmade_run, small_config, trace_of
 
 from divtok.errors import EXIT_NOTHING, NothingScoredError
 from divtok.evaluate.scored_group import LeftOut
-from divtok.grade.grader import NO_RESPONSE
+from divtok.grade.judgement import no_response
 from divtok.records import GOLD_MISSING, Grade, Problem, Verdict
 from divtok.report.left_out import left_out_lines
 from divtok.stages import evaluate as results
@@ -57,7 +57,7 @@ def make_run(
         grades: list[Grade] = []
         for g in run.grades.read():
             if of[g.key] in failed:
-                g = Grade(g.key, None, Verdict.UNANSWERED, f"{NO_RESPONSE}: gone")
+                g = Grade(g.key, None, Verdict.UNANSWERED, no_response("gone"))
             elif of[g.key] in without_gold:
                 g = Grade(g.key, "1", Verdict.UNDETERMINED, GOLD_MISSING)
             grades.append(g)
@@ -184,7 +184,7 @@ def test_a_failed_response_is_scored_as_none_with_its_reason(tmp_path: Path) -> 
     found = {(c.key, c.estimator): c for c in run.confidences.read()}
     assert found[rows[0].key, "dtc_lin"].value is not None
     lost = found[rows[1].key, "dtc_lin"]
-    assert (lost.value, lost.reason) == (None, f"{NO_RESPONSE}: gone")
+    assert (lost.value, lost.reason) == (None, no_response("gone"))
     assert stages.failed_rows(run)[0] == "response: gone"
 
 
@@ -210,7 +210,7 @@ def test_a_response_that_came_later_is_graded(tmp_path: Path) -> None:
         run.grades.replace([])
         stages.grade(run, small_config())
         (lost,) = run.trajectories.read()
-        assert run.grades.read()[0].reason == f"{NO_RESPONSE}: gone"
+        assert run.grades.read()[0].reason == no_response("gone")
         run.trajectories.append(
             [replace(lost, finish_reason="stop", text=r"\boxed{1}", reason=None)]
         )

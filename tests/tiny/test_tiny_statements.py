@@ -16,7 +16,8 @@ from divtok.generate.replies import reply_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import LEVELS, stories
 from divtok.problems.benchmarks import load_benchmark
-from divtok.protocols.stated import read_rating, read_stated
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.protocols.stated import read_rating
 from divtok.records import Trajectory
 from training.check import auroc
 from training.mistakes import attempt_with_mistake, draw_attempt
@@ -53,10 +54,13 @@ def test_it_rates_its_answers_when_asked_afterwards(generator: LoadedModel) -> N
 
 @pytest.mark.parametrize("protocol", ["verbalized", "verbalized_top2", "verbalized_distribution"])
 def test_it_states_confidences_in_json(generator: LoadedModel, protocol: str) -> None:
-    found = [read_stated(trajectory.text, protocol) for trajectory in sample(generator, protocol)]
-    read = [stated for stated in found if stated.statement.value is not None]
-    assert len(read) >= MOST
-    answers = [stated.answer.content if stated.answer else None for stated in found]
+    texts = [trajectory.text for trajectory in sample(generator, protocol)]
+    asked = PROTOCOLS.get(protocol)
+    assert asked.read_confidence is not None
+    values = [asked.read_confidence(text).value for text in texts]
+    assert sum(value is not None for value in values) >= MOST
+    spans = [asked.find_answer(text) for text in texts]
+    answers = [span.content if span else None for span in spans]
     right = [a == problem.answer for a, problem in zip(answers, PROBLEMS, strict=True)]
     assert sum(right) >= 16, "it reasons under these prompts too"
 

@@ -10,24 +10,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
 from divtok.errors import UsageError
-from divtok.importers import FORMATS, ImportOptions
+from divtok.importers import IMPORTERS, ImportOptions
 from divtok.importers.columns import FIELDS, parse_columns
 from divtok.progress import say
-from divtok.protocols.prompts import PROTOCOLS
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.registry import Registry
 from divtok.store.run import Run
 
 if TYPE_CHECKING:
     from divtok.stages.import_files import ImportedFile
 
 
+class ImportCommand(TyperCommand):
+    """Its help lists the names there are, for which plug-ins are asked no earlier than that."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        listed: dict[str | None, Registry[Any]] = {"file_format": IMPORTERS, "protocol": PROTOCOLS}
+        for param in self.params:
+            if param.name in listed:
+                param.metavar = f"<{'|'.join(sorted(listed[param.name].names()))}>"
+        super().format_help(ctx, formatter)
+
+
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
     file_format: Annotated[
         str,
-        typer.Option("--format", metavar=f"<{'|'.join(FORMATS)}>", help="What wrote the files."),
+        typer.Option("--format", help="What wrote the files."),
     ],
     out: OutOption = None,
     name: NameOption = None,
@@ -36,7 +49,7 @@ def import_(
         typer.Option(
             "--column",
             metavar="FIELD=COLUMN",
-            help="Where a field stands, as in question=doc.text; an empty column: nowhere. Fields: "
+            help="Where a field is, as in question=doc.text; an empty column: nowhere. Fields: "
             f"{', '.join(FIELDS)}.",
         ),
     ] = None,
@@ -55,9 +68,7 @@ def import_(
     ] = None,
     protocol: Annotated[
         str,
-        typer.Option(
-            "--protocol", metavar=f"<{'|'.join(PROTOCOLS)}>", help="How the generator was asked."
-        ),
+        typer.Option("--protocol", help="How the generator was asked."),
     ] = "cot",
     family: FamilyOption = None,
     skip_bad: Annotated[
@@ -121,7 +132,7 @@ def _say_notes(store: Run, found: list[ImportedFile]) -> None:
         if file.set_aside and not file.already:
             say(
                 f"import: {file.set_aside} of {file.rows} rows of {visible(file.name)} were set "
-                f"aside; why stands in {store.path / BAD_ROWS_FILE}"
+                f"aside; the reasons are in {store.path / BAD_ROWS_FILE}"
             )
 
 

@@ -28,10 +28,12 @@ from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
 from divtok.errors import ConfigError, UsageError, did_you_mean
 from divtok.families.presets import FAMILIES, Family, Generator, get_family
 from divtok.generate.extra_body import extra_body_problems
+from divtok.grade.grader import DEFAULT_GRADER, GRADERS
 from divtok.models.load import DType
-from divtok.protocols.prompts import Protocol
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Sampling, Scalar
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
+from divtok.registry import Registry
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Engine = Literal["transformers", "vllm", "api", "imported"]
@@ -132,8 +134,14 @@ class GenerateSection(Section):
 
 
 class GradeSection(Section):
+    grader: str = DEFAULT_GRADER
     workers: Positive = 2
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
+
+    @field_validator("grader")
+    @classmethod
+    def _known_grader(cls, name: str) -> str:
+        return _registered(GRADERS, name)
 
 
 class PairSection(Section):
@@ -264,7 +272,7 @@ class RunConfig(Section):
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
-    protocol: Protocol = "cot"
+    protocol: str = "cot"
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
@@ -290,6 +298,11 @@ class RunConfig(Section):
             hint = did_you_mean(name, FAMILIES)
             raise PydanticCustomError("unknown_family", "unknown family. {hint}", {"hint": hint})
         return name
+
+    @field_validator("protocol")
+    @classmethod
+    def _known_protocol(cls, name: str) -> str:
+        return _registered(PROTOCOLS, name)
 
     @property
     def preset(self) -> Family:
@@ -394,6 +407,18 @@ def resolve(config: RunConfig) -> RunConfig:
 def to_yaml(config: RunConfig) -> str:
     """The config as the text of run.yaml."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _registered(registry: Registry[Any], name: str) -> str:
+    try:
+        registry.get(name)
+    except UsageError as error:
+        raise PydanticCustomError(
+            "unknown_name",
+            "unknown {noun}. {hint}",
+            {"noun": registry.noun, "hint": error.next_step},
+        ) from error
+    return name
 
 
 def _describe(item: ErrorDetails) -> str:

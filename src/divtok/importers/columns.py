@@ -94,7 +94,7 @@ def usual_columns(
 ) -> list[str]:
     """The columns that a field's usual names lead to and that hold something in some row.
 
-    `taken` columns were named for something else; `inside` is what stands before the names.
+    `taken` columns were named for something else; `inside` is what comes before the names.
     """
     names = [inside + name for name in USUAL_NAMES[field]]
     return [name for name in names if name not in set(taken) and _usable(rows, name, field)]

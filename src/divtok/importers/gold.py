@@ -1,6 +1,6 @@
 r"""Gold answers as the grader needs them: the answer alone, also where a file has a whole solution.
 
-A solution says where its answer stands: behind "####", as in GSM8K, or in a `\boxed{}`. One that
+A solution says where its answer is: behind "####", as in GSM8K, or in a `\boxed{}`. One that
 does neither is refused, because every response would be graded wrong against it. Knows no format.
 """
 
@@ -11,11 +11,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from divtok.errors import DataError
+from divtok.protocols.boxed import find_boxed
 
 _MARK = "####"
 _BEHIND_MARK = f"what follows the last '{_MARK}'"
 _IN_BOX = "the last \\boxed{}"
-# An answer of several lines that is no solution. Aligned equations are one, so they are not here.
+# An answer of several lines, not a solution. Aligned equations are one, so they are not here.
 _ARRAY = re.compile(
     r"\$*\s*\\begin\{(?P<kind>[a-z]*matrix|array|cases)\}.*\\end\{(?P=kind)\}\s*\$*", re.DOTALL
 )
@@ -25,7 +26,7 @@ _ARRAY = re.compile(
 class GoldAnswers:
     """Takes the answer out of every gold text of a source, and counts where it had to look."""
 
-    next_step: str  # for a solution that does not say where its answer stands
+    next_step: str  # for a solution that does not say where its answer is
     _taken: Counter[str] = field(default_factory=Counter[str])
 
     def alone(self, gold: str | None, where: str) -> str | None:
@@ -52,10 +53,6 @@ class GoldAnswers:
 
 def _answer_alone(gold: str) -> tuple[str | None, str | None]:
     """The answer, None where it cannot be told; and which part of a solution it is."""
-    from divtok.protocols.boxed import (
-        find_boxed,  # the grader is slow to load, and the CLI loads this
-    )
-
     text = gold.strip()
     _, mark, behind = text.rpartition(_MARK)
     behind = behind.strip()

@@ -1,6 +1,6 @@
 """What every reader yields, and the checks that hold for a value of any format.
 
-Knows no format. A value that breaks a rule is a `DataError` that says where it stands.
+Knows no format. A value that breaks a rule is a `DataError` that says where it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divtok.errors import DataError
-from divtok.records import FinishReason
+from divtok.records import FinishReason, Reason
 
 LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
@@ -18,9 +18,9 @@ LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One response as a file has it. None stands for what the file does not say.
+    """One response as a file has it. None is what the file does not say.
 
-    A response that could not be had is a row, too: its finish reason is "failed", its response is
+    A response that could not be got is a row, too: its finish reason is "failed", its response is
     empty and `reason` says what happened.
     """
 
@@ -49,7 +49,7 @@ def checked_text(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(
             f"{where}: '{name}' is {'missing' if value is None else 'not text'}.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
+            next_step="Correct it, or set such rows aside with --skip-bad.",
         )
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         raise DataError(
@@ -67,7 +67,7 @@ def checked_name(value: Any, name: str, where: str) -> str:
     if not text.strip():
         raise DataError(
             f"{where}: '{name}' is empty.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
+            next_step="Correct it, or set such rows aside with --skip-bad.",
         )
     return text
 
@@ -113,14 +113,14 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def failure_reason(text: Any, otherwise: str) -> str:
+def failure_reason(text: Any, otherwise: str) -> Reason:
     """Why there is no response, on one line and in printable characters."""
     plain = " ".join(text.split()) if isinstance(text, str) else ""
-    return shown(plain, LONGEST_REASON) or otherwise
+    return Reason("failed_elsewhere", shown(plain, LONGEST_REASON) or otherwise)
 
 
 def shown(text: str, longest: int = 80) -> str:
-    """A file's own text as it may stand in a message: nothing in it acts on a terminal."""
+    """A file's own text, safe to show in a message: nothing in it acts on a terminal."""
     printable = "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:longest]
     )

@@ -32,12 +32,12 @@ def json_lines(path: Path) -> list[Line]:
         if data.strip():
             lines.append(line_at(f"{path}, line {number}", _object_of(data)))
     if not lines:
-        raise DataError(f"The file {path} holds no row.", next_step="Check the path.")
+        raise DataError(f"The file {path} has no rows.", next_step="Check the path.")
     return lines
 
 
 def line_at(where: str, read: Callable[[str], dict[str, Any]]) -> Line:
-    """What stands at a place, or the fault in it; `read` is told the place."""
+    """What is at a place, or the fault in it; `read` is told the place."""
     try:
         return Line(where, read(where))
     except DataError as error:

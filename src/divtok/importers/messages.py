@@ -10,10 +10,10 @@ from typing import Any
 from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
 from divtok.errors import DataError
 from divtok.importers.imported import checked_text, failure_reason, shown
-from divtok.records import FinishReason
+from divtok.records import FinishReason, Reason
 
-# Response, finish reason, and what it is where it is no answer.
-Outcome = tuple[str, FinishReason, str | None]
+# Response, finish reason, and what it is where it is not an answer.
+Outcome = tuple[str, FinishReason, Reason | None]
 
 
 def message_text(message: Any, where: str) -> str | None:
@@ -23,7 +23,7 @@ def message_text(message: Any, where: str) -> str | None:
     except NotText as error:
         raise DataError(
             f"{where}: {shown(str(error))}.",
-            next_step="Only text can be scored: put it right, or set such rows aside "
+            next_step="Only text can be scored: correct it, or set such rows aside "
             "with --skip-bad.",
         ) from error
     if reasoning is None and text is None:
@@ -43,15 +43,16 @@ def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
     finish_reason = finish_reason_of(choice.get(reason_field))
     if not text and message.get("refusal"):
         refusal = checked_text(message["refusal"], "refusal", where)
-        return refusal, finish_reason, "the model refused"
+        return refusal, finish_reason, Reason("refused", "the model refused")
     if not text and message.get("tool_calls"):
-        return "", finish_reason, "the response is a tool call without text"
+        why = Reason("tool_call", "the response is a tool call without text")
+        return "", finish_reason, why
     if text is None and finish_reason == "length":
         return "", finish_reason, None  # cut off before the first word
     if text is None:
         raise DataError(
             f"{where}: a choice has no content.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
+            next_step="Correct it, or set such rows aside with --skip-bad.",
         )
     return text, finish_reason, None
 
@@ -61,7 +62,7 @@ def failed(message: Any, otherwise: str) -> Outcome:
 
 
 def last_user_message(messages: Any, where: str) -> str | None:
-    """The question of a conversation; a system prompt and earlier turns are no part of it."""
+    """The question of a conversation; a system prompt and earlier turns are not part of it."""
     if isinstance(messages, str):
         return messages
     if not isinstance(messages, list):

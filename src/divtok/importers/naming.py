@@ -68,7 +68,7 @@ def _several(source: str, field: str, own: Sequence[str], *, unnamed: bool) -> U
     rest = " and leaves others without" if unnamed else ""
     return UsageError(
         f"{source} names the {field} itself ({names}){rest}, so --{field} would mix them up.",
-        next_step=f"Leave --{field} away, or say that the file has none: --column {field}=",
+        next_step=f"Leave --{field} out, or say that the file has none: --column {field}=",
     )
 
 
@@ -96,7 +96,7 @@ class KnownProblems:
             raise DataError(
                 f"{row.where}: the gold answer is not that of problem '{shown(problem.id)}' in "
                 f"{self.path}.",
-                next_step="Put one of them right, or take none from the rows (--column answer=).",
+                next_step="Correct one of them, or take none from the rows (--column answer=).",
             )
         answer = answers[0] if answers else None
         return replace(row, problem_id=problem.id, question=problem.question, answer=answer)

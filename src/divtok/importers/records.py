@@ -1,7 +1,7 @@
 """From rows to records: problems and trajectories that contradict neither each other nor the run.
 
 Pure: what a run holds already comes in as `Before`. Of rows that contradict each other the first
-one stands, and the others are errors, or set aside.
+one counts, and the others are errors, or set aside.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What the rows add, and where each trajectory stands in its file.
+    """What the rows add, and where each trajectory is in its file.
 
     `repeated` rows were there already, word for word, and add nothing. `doubled` ones are added,
     though another file has the same response to the same question.
@@ -173,7 +173,7 @@ class _Gathering:
             return None
         raise DataError(
             f"{row.where}: sample {sample} of problem '{shown(problem.id)}' by "
-            f"'{shown(row.generator)}' already stands at {where}, with another response.",
+            f"'{shown(row.generator)}' is already at {where}, with another response.",
             next_step="Remove one of them, or use --skip-bad, which keeps the first.",
         )
 
@@ -206,6 +206,6 @@ def _id_of(question: str) -> str:
 def _contradiction(row: Imported, identity: str, what: str, where: str) -> DataError:
     return DataError(
         f"{row.where}: problem '{shown(identity)}' has another {what} than at {where}.",
-        next_step="Put one of them right, name another column with the ids (--column id=COLUMN), "
+        next_step="Correct one of them, name another column with the ids (--column id=COLUMN), "
         "or use --skip-bad, which keeps the first.",
     )

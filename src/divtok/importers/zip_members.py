@@ -49,7 +49,7 @@ class ZipMembers:
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             self._file.close()
             raise DataError(
-                f"{path} is no zip file, or it is cut off ({error}).",
+                f"{path} is not a zip file, or it is cut off ({error}).",
                 next_step="Copy it again, or check --format.",
             ) from error
 

@@ -16,7 +16,6 @@ from importlib.resources.abc import Traversable
 from typing import Literal, TypeVar
 
 from divtok.errors import DataError, did_you_mean
-from divtok.protocols.prompts import Protocol
 
 PaperTable = Literal["whitebox", "blackbox", "verbalized_with_dtc"]
 Metric = Literal["accuracy", "ece", "auroc"]
@@ -44,7 +43,7 @@ BENCHMARKS: dict[str, str] = {
     "HMMT25": "hmmt25",
     "HMMT26": "hmmt26",
 }
-PROTOCOLS: dict[str, Protocol] = {
+PROTOCOLS: dict[str, str] = {
     "Default CoT": "cot",
     "Verb. Conf.": "verbalized",
     "Verb. TopK": "verbalized_top2",
@@ -85,7 +84,7 @@ class Published:
 
     benchmark: str
     generator: str
-    protocol: Protocol
+    protocol: str
     estimator: str
     accuracy: float | None
     ece: float | None
@@ -104,7 +103,7 @@ class PublishedMean:
     table: PaperTable
     metric: Metric
     generators: tuple[str, ...]
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[str, ...]
     estimator: str | None  # None for the accuracy, which belongs to no estimator
     low: float
     high: float
@@ -214,11 +213,11 @@ def _means_of_the_text() -> tuple[PublishedMean, ...]:
     where = "black-box setting, main results"
     deepseek = (MODELS["DeepSeek-V3.2"],)
     three = (*deepseek, *(ref for name, ref in MODELS.items() if name.endswith("2507")))
-    stated: tuple[Protocol, ...] = ("verbalized", "verbalized_top2", "verbalized_distribution")
+    stated: tuple[str, ...] = ("verbalized", "verbalized_top2", "verbalized_distribution")
 
     def mean(
         key: str, metric: Metric, estimator: str | None, low: float, high: float,
-        generators: tuple[str, ...] = deepseek, protocols: tuple[Protocol, ...] = stated,
+        generators: tuple[str, ...] = deepseek, protocols: tuple[str, ...] = stated,
     ) -> PublishedMean:  # fmt: skip
         return PublishedMean(
             key, "blackbox", metric, generators, protocols, estimator, low, high, where

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from divtok.planning.model_facts import HUB_MODELS, ModelFact
+from divtok.protocols.protocol import PROTOCOLS
 
 GPU = "one NVIDIA H200"
 GPU_BYTES = 141e9
@@ -94,7 +95,7 @@ class Reading(Protocol):
 def assumed_tokens(benchmark: str, *, protocol: str, max_length: int) -> float:
     """Mean tokens of a response before there are any; never more than the limit."""
     if benchmark in _MEAN_TOKENS_EMBEDDED:
-        stated = 1.0 if protocol == "cot" else _STATED_OVER_PLAIN
+        stated = _STATED_OVER_PLAIN if PROTOCOLS.get(protocol).states_confidence else 1.0
         return min(_MEAN_TOKENS_EMBEDDED[benchmark] * stated, max_length)
     known = _MEAN_TOKENS_LONG if max_length > _LONG_FROM else _MEAN_TOKENS
     return min(known.get(benchmark, _MEAN_TOKENS_UNKNOWN), max_length)

@@ -15,6 +15,7 @@ from divtok.families.presets import Generator
 from divtok.planning import costs
 from divtok.planning.model_facts import API_MODELS, ModelFact
 from divtok.planning.stored import Stored, StoredCell
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.stages.choices import needed_evidence
 
 Role = Literal["generator", "api", "reader", "auxiliary", "base", "prm"]
@@ -86,7 +87,7 @@ class Job:
             hours = self._read(reader, costs.chain_hours)
             size = costs.ROW_BYTES * self.responses
             yield self._work("chain", (reader,), ("chains", reader), hours, size)
-        if "statement" in needed and self.config.protocol == "cot":
+        if "statement" in needed and not PROTOCOLS.get(self.config.protocol).states_confidence:
             size = costs.ROW_BYTES * self.responses
             yield self._work("replies", (model,), ("replies",), self._reply_hours(), size)
         base = self.config.base_for(self.generator)

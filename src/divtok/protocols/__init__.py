@@ -1,1 +1,1 @@
-"""How a question is asked, and where in a response its answer is: prompts and extraction."""
+"""How a question is asked, and where a response holds its answer: one protocol a file in kinds/."""

@@ -23,10 +23,10 @@ _BRACELESS = re.compile(r"\s{0,8}(?P<content>[-+]?\.?\d(?:[^\s$]*[^\s$.,;:!?*\\)
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpan:
-    """Where the answer stands, without surrounding blanks: `text[start:stop]`.
+    """Where the answer is, without surrounding blanks: `text[start:stop]`.
 
-    `content` is the answer itself: those characters as they are, or, where they stand in a JSON
-    string, with the string's escapes undone.
+    `content` is the answer itself: those characters as they are, or, inside a JSON string, with
+    the string's escapes undone.
     """
 
     start: int

@@ -95,7 +95,7 @@ def follow_up_ids(
 def _check_prompt(tokenizer: Any, question: str, prompt: Sequence[int], protocol: str) -> None:
     """Refuse ids that do not ask the question.
 
-    What stands in front of it may differ: some templates put the current date there.
+    What comes before it may differ: some templates put the current date there.
     """
     own = prompt_ids(tokenizer, question, protocol=protocol)
     before, *_ = _render(tokenizer, messages_for(_MARKER, protocol=protocol)).split(_MARKER)
@@ -176,8 +176,8 @@ def _encode(tokenizer: Any, text: str, **options: Any) -> list[int]:
 def _plain_ids(tokenizer: Any, text: str, controls: set[str]) -> list[int]:
     """Ids of a text that spells control tokens, each cut behind its first character.
 
-    `split_special_tokens` alone would leave whole the added tokens that are not called special, as
-    Qwen's <think> and <tool_call>.
+    `split_special_tokens` alone would keep whole the added tokens that are not called special, such
+    as Qwen's <think> and <tool_call>.
     """
     starts = re.finditer("(?=" + "|".join(map(re.escape, controls)) + ")", text)
     cuts = [0, *(start.start() + 1 for start in starts), len(text)]

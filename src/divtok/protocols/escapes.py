@@ -1,9 +1,9 @@
 r"""Undo the escapes of a JSON string without spoiling LaTeX that was written with no escapes.
 
-Models write "\frac{1}{2}" where JSON wants "\\frac{1}{2}". Half of such commands are no JSON escape
-at all, and the others are another one: strict JSON reads a form feed and "rac{1}{2}". So a string
-in which a single backslash starts a LaTeX command or sign is taken as LaTeX, where every backslash
-is as written; any other string is JSON.
+Models write "\frac{1}{2}" where JSON wants "\\frac{1}{2}". Half of such commands are not a JSON
+escape at all, and the others are a different one: strict JSON reads a form feed and "rac{1}{2}". So
+a string in which a single backslash starts a LaTeX command or sign is taken as LaTeX, where every
+backslash is as written; any other string is JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def unescape(raw: str) -> str:
-    """What the characters between a string's quotes stand for."""
+    """The text that the characters between a string's quotes mean."""
     if "\\" not in raw:
         return raw
     latex = any(_is_latex(escape) for escape in _ESCAPE.finditer(raw))
@@ -49,7 +49,7 @@ def _is_latex(escape: re.Match[str]) -> bool:
 def _plain(escape: re.Match[str], latex: bool) -> str:
     if escape["code"]:
         decoded: str = json.loads(f'"{escape[0]}"')
-        # Half of a surrogate pair is no character and could not be stored.
+        # Half of a surrogate pair is not a character and could not be stored.
         return escape[0] if _SURROGATES.search(decoded) else decoded
     if sign := escape["sign"]:
         return sign if sign in "\"'" or (sign in "\\/" and not latex) else escape[0]

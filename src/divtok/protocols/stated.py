@@ -1,19 +1,16 @@
-r"""Read the confidence that a model states about its own answer, and the answer it states it of.
+r"""Read the confidence that a model states about its own answer, and the answer it is about.
 
 After the answer (`read_rating`): the last `\boxed{}` of the reply holds an integer from 0 to 10,
-which is divided by ten. In the answer (`read_stated`): the last JSON value with the shape that the
-protocol asks for holds the answer and the confidence.
-- "verbalized": an object with final_answer and confidence.
-- "verbalized_top2": an array of objects with candidate and confidence; the highest confidence wins,
-  the first of equal ones.
-- "verbalized_distribution": the same, where "None of the above" never wins: the best other
-  candidate is the answer, with its own confidence.
+which is divided by ten. In the response: the last JSON value of the right shape holds the answer
+and the confidence. It is either an object with final_answer and confidence (`read_object`), or an
+array of objects with candidate and confidence (`read_candidates`), where the highest confidence
+wins, the first of equal ones.
 
 A confidence is a number or a numeric text. With a percent sign, or above 1 and up to 100, it is a
 percentage. Values are taken as stated: nothing is clamped, and a distribution that does not sum to
 1 stays as it is. Everything else (negative, above 100, words, ranges, null, booleans, values that
-are cut off) is no confidence, with a reason. A candidate whose confidence cannot be read might be
-the likeliest, so with one of those among several there is neither winner nor answer; a lone
+are cut off) is not a confidence, with a reason. A candidate whose confidence cannot be read might
+be the likeliest, so with one of those among several there is neither winner nor answer; a lone
 candidate is the answer all the same. Without an answer there is no confidence either.
 
 Pure functions of text: no model, no tokens, no grading.
@@ -22,14 +19,16 @@ Pure functions of text: no model, no tokens, no grading.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from divtok.errors import UsageError
 from divtok.protocols.boxed import AnswerSpan, find_boxed
 from divtok.protocols.loose_json import Node, find_last
-from divtok.records import Statement
+from divtok.protocols.protocol import Message, Protocol
+from divtok.records import Reason, Statement
+
+NO_CANDIDATE = r"no likeliest JSON candidate and no \boxed{} found"
 
 _SHOWN_CHARACTERS = 40
 # A longer text is not a number that anybody states, and need not be read as one.
@@ -40,7 +39,7 @@ _NUMBER = re.compile(
     r"(?P<percent>\s{0,8}\\?%)?"
 )
 _RATING = re.compile(r"(?P<value>10|[0-9])(?:\.0{1,8})?(?:\s?/\s?10(?:\.0{1,8})?)?")
-# What may stand around a rating without changing it.
+# What may surround a rating without changing it.
 _AROUND = (
     re.compile(r"(?P<dollar>\$\$?)(?P<inner>[^$]*)(?P=dollar)"),
     re.compile(r"\\[(\[](?P<inner>.*)\\[)\]]", re.DOTALL),
@@ -65,34 +64,55 @@ def read_rating(text: str) -> Statement:
     """The confidence in a reply to the question how sure the model is of its answer."""
     box = find_boxed(text)
     if box is None:
-        return Statement(None, r"no \boxed{} found")
+        return _unstated(r"no \boxed{} found")
     content = box.content
     if len(content) <= _MAX_NUMBER:
-        for around in _AROUND * 2:  # one may stand inside another
+        for around in _AROUND * 2:  # one may be inside another
             if match := around.fullmatch(content):
                 content = match["inner"].strip()
     rating = _RATING.fullmatch(content)
     if rating is None:
-        return Statement(None, f"the box holds {_shown(box.content)}, no integer from 0 to 10")
+        return _unstated(f"the box holds {_shown(box.content)}, not an integer from 0 to 10")
     return Statement(int(rating["value"]) / 10)
 
 
-def read_stated(text: str, protocol: str) -> Stated:
-    """The answer and the confidence in a response of a protocol that asks for both."""
-    if protocol == "verbalized":
-        found = find_last(text, "{", "finalanswer")
-        if found is None:
-            return _nothing("no JSON object with a final_answer found")
-        return _member(found, "final_answer")
-    if protocol not in ("verbalized_top2", "verbalized_distribution"):
-        raise UsageError(
-            f"The protocol '{protocol}' asks for no confidence in the answer.",
-            next_step="Read stated confidences only from the protocols named verbalized.",
-        )
+def stating_protocol(
+    name: str, summary: str, *, prompt: str, read: Callable[[str], Stated], no_answer: str
+) -> Protocol:
+    """A protocol that asks for the answer and a confidence in JSON; `prompt` has "{question}" once.
+
+    Where the JSON gives no answer the last box counts, since it can be graded although it has no
+    stated confidence.
+    """
+
+    def messages(question: str) -> list[Message]:
+        # Without the system prompt, which would ask for a box. Not str.format: JSON has braces.
+        return [{"role": "user", "content": prompt.replace("{question}", question)}]
+
+    return Protocol(
+        name,
+        summary,
+        messages=messages,
+        find_answer=lambda text: read(text).answer or find_boxed(text),
+        no_answer=no_answer,
+        read_confidence=lambda text: read(text).statement,
+    )
+
+
+def read_object(text: str) -> Stated:
+    """The final_answer of the last JSON object that has one, and the confidence beside it."""
+    found = find_last(text, "{", "finalanswer")
+    if found is None:
+        return _nothing("no JSON object with a final_answer found")
+    return _member(found, "final_answer")
+
+
+def read_candidates(text: str, *, skip_none: bool = False) -> Stated:
+    """The likeliest of the last JSON array of candidates; "None of the above" may be skipped."""
     found = find_last(text, "[", "candidate")
     if not isinstance(found, list):
         return _nothing("no JSON array of candidates found")
-    return _likeliest(found, skip_none=protocol == "verbalized_distribution")
+    return _likeliest(found, skip_none=skip_none)
 
 
 def _likeliest(array: Sequence[Node], *, skip_none: bool) -> Stated:
@@ -109,7 +129,7 @@ def _likeliest(array: Sequence[Node], *, skip_none: bool) -> Stated:
         statement = _confidence(node, percentages=percentages)
         if statement.value is None:
             which = f"candidate {array.index(node) + 1} of {len(array)}"
-            return _nothing(f"the likeliest is not known, for {which}: {statement.reason}")
+            return _nothing(f"the likeliest is not known, because of {which}: {statement.reason}")
         if statement.value > highest:
             best, highest = node, statement.value
     return _member(best, "candidate", percentages=percentages)
@@ -148,16 +168,16 @@ def _member(node: Node, name: str, *, percentages: bool = False) -> Stated:
 
 def _confidence(node: Node, *, percentages: bool = False) -> Statement:
     if not isinstance(node, dict):
-        return Statement(None, "it is no object")
+        return _unstated("it is not an object")
     if "confidence" not in node:
-        return Statement(None, "the confidence is missing")
+        return _unstated("the confidence is missing")
     value = node["confidence"]
     if value is None:
-        return Statement(None, "the confidence cannot be made out")
+        return _unstated("the confidence cannot be made out")
     if isinstance(value, dict | list):
-        return Statement(None, f"the confidence is {_kind(value)}, not a number")
+        return _unstated(f"the confidence is {_kind(value)}, not a number")
     if value.fault is not None:
-        return Statement(None, f"the confidence {_shown(value.content)} is {value.fault}")
+        return _unstated(f"the confidence {_shown(value.content)} is {value.fault}")
     return _number(value.content.strip(), percentages=percentages)
 
 
@@ -166,13 +186,13 @@ def _number(text: str, *, percentages: bool) -> Statement:
     match = _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER else None
     if match is None:
         what = f"{_shown(text)} is not a number" if text else "is blank"
-        return Statement(None, f"the confidence {what}")
+        return _unstated(f"the confidence {what}")
     # Decimals, so that 99.9 % is the same number as 0.999.
     value = Decimal(match["value"])
     if value.is_signed():
-        return Statement(None, f"the confidence {_shown(text)} is negative")
+        return _unstated(f"the confidence {_shown(text)} is negative")
     if value > 100:
-        return Statement(None, f"the confidence {_shown(text)} is above 100")
+        return _unstated(f"the confidence {_shown(text)} is above 100")
     is_percentage = match["percent"] or value > 1 or (percentages and value == 1)
     return Statement(float(value / 100 if is_percentage else value))
 
@@ -184,8 +204,12 @@ def _is_none_of_the_above(node: Node) -> bool:
     return _NONE_OF_THE_ABOVE.fullmatch(" ".join(value.content.split())) is not None
 
 
-def _nothing(reason: str) -> Stated:
-    return Stated(None, Statement(None, reason))
+def _nothing(why: str) -> Stated:
+    return Stated(None, _unstated(why))
+
+
+def _unstated(why: str) -> Statement:
+    return Statement(None, Reason("not_stated", why))
 
 
 def _kind(value: Node) -> str:

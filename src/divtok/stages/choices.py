@@ -10,6 +10,7 @@ from divtok.config.run import RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, beside_kernels
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import Estimator
 from divtok.score.sets import expand_estimators
@@ -20,8 +21,9 @@ def named_estimators(config: RunConfig) -> list[str]:
     """The names and sets that the config gives, or those of its protocol."""
     if config.score.estimators is not None:
         return config.score.estimators
-    # Under the other protocols every response states a confidence, so it costs nothing.
-    return ["trace" if config.protocol == "cot" else "verbalized_protocol"]
+    # A confidence that every response states costs nothing more.
+    stated = PROTOCOLS.get(config.protocol).states_confidence
+    return ["verbalized_protocol" if stated else "trace"]
 
 
 def chosen_estimators(config: RunConfig) -> list[Estimator]:

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError
 from divtok.grade import grade_trajectories
-from divtok.grade.grader import NO_RESPONSE
+from divtok.grade.grader import DEFAULT_GRADER
+from divtok.grade.judgement import NO_RESPONSE, no_response, reason_kind
 from divtok.progress import say, track
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import (
     GOLD_MISSING,
     Confidence,
@@ -27,7 +29,7 @@ from divtok.records import (
 from divtok.score import Estimator, bind_parameters, score_evidence
 from divtok.score.registry import NOT_GATHERED
 from divtok.stages.choices import chosen_estimators, left_out_estimators
-from divtok.stages.common import chunks, scored_pairs, stored_trajectories
+from divtok.stages.common import check_section, chunks, scored_pairs, stored_trajectories
 from divtok.stages.gather import collect
 from divtok.store.run import Run
 
@@ -38,13 +40,15 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> grades"""
     problems = {(p.benchmark, p.id): p for p in run.problems.read()}
     trajectories = stored_trajectories(run)
+    _check_grader(run, config.grade.grader)
     present = run.grades.keys()
     failed = {t.key for t in trajectories if t.failed}
     golds = {t.key: problems[t.benchmark, t.problem_id].answer for t in trajectories}
     for stored in run.grades.read():
         # A response or a gold answer that was missing may have come since.
-        answered = (stored.reason or "").startswith(NO_RESPONSE) and stored.key not in failed
-        known = stored.reason == GOLD_MISSING and golds.get(stored.key) is not None
+        kind = reason_kind(stored.reason)
+        answered = kind == NO_RESPONSE and stored.key not in failed
+        known = kind == GOLD_MISSING and golds.get(stored.key) is not None
         again = retry_failed and stored.verdict == Verdict.UNDETERMINED
         if answered or known or again:
             present.discard((stored.key,))
@@ -53,7 +57,10 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     with track("grade", total=len(trajectories), done=done) as advance:
         pairs = ((t, problems[t.benchmark, t.problem_id].answer) for t in missing)
         grades = grade_trajectories(
-            pairs, workers=config.grade.workers, time_limit=config.grade.time_limit
+            pairs,
+            grader=config.grade.grader,
+            workers=config.grade.workers,
+            time_limit=config.grade.time_limit,
         )
         for shard in chunks(grades, GRADES_PER_SHARD):
             run.grades.append(shard)
@@ -61,12 +68,22 @@ def grade(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     _say_unanswered(run, trajectories)
 
 
+def _check_grader(run: Run, grader: str) -> None:
+    """Refuse to mix the grades of two graders; a run that names none was graded by the default."""
+    stored, rows = run.manifest() or {}, run.grades.keys()
+    if "grade" not in stored and grader == DEFAULT_GRADER:
+        return
+    if "grade" not in stored and rows:
+        run.write_manifest({**stored, "grade": {"grader": DEFAULT_GRADER}})
+    check_section(run, rows, "grade", {"grader": grader})
+
+
 def score(run: Run, config: RunConfig) -> None:
     """traces and evidence -> confidences"""
     chosen = chosen_estimators(config)
     pairs = scored_pairs(config)
     trajectories = [t for t in stored_trajectories(run) if t.generator in pairs]
-    failed = {t.key: f"{NO_RESPONSE}: {t.reason}" for t in trajectories if t.failed}
+    failed = {t.key: no_response(t.reason) for t in trajectories if t.failed}
     pair_of = {t.key: pairs[t.generator] for t in trajectories}
     traces = {t.key: t for t in run.traces.read() if (t.p, t.q) == pair_of.get(t.key)}
     evidence = collect(run, config, trajectories)
@@ -109,8 +126,8 @@ def _say_unanswered(run: Run, trajectories: Sequence[Trajectory]) -> None:
     """Responses of other prompts may end in another way than divtok looks for."""
     graded = [g for g in run.grades.read() if g.verdict == Verdict.UNANSWERED]
     if 2 * len(graded) > len(trajectories):
-        wanted = "boxed answer" if trajectories[0].protocol == "cot" else "answer in JSON"
-        say(f"grade: {len(graded)} of {len(trajectories)} responses hold no {wanted}: unanswered")
+        why = PROTOCOLS.get(trajectories[0].protocol).no_answer
+        say(f"grade: {len(graded)} of {len(trajectories)} responses are unanswered: {why}")
 
 
 def _say_what_is_odd(

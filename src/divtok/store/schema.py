@@ -234,6 +234,8 @@ GRADES = Layout(
         text("extracted", nullable=True),
         verdict("verdict"),
         text("reason", nullable=True),
+        whole("answer_start", nullable=True),
+        whole("answer_stop", nullable=True),
     ),
 )
 

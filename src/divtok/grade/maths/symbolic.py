@@ -21,9 +21,9 @@ import sympy.parsing.sympy_parser
 from math_verify import LatexExtractionConfig, parse, verify
 from sympy.core.sympify import SympifyError
 
-from divtok.grade.equivalence import prepare
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
-from divtok.grade.precision import agree, bits
+from divtok.grade.maths.equivalence import prepare
+from divtok.grade.maths.precision import agree, bits
 from divtok.protocols.boxed import BOX_COMMAND
 
 MAX_BITS = 2.0**22  # more than a million decimal digits
@@ -44,14 +44,15 @@ def compare(*, gold: str, answer: str) -> Judgement:
     gold_readings, answer_readings = _read(gold), _read(answer)
     for readings, name in ((gold_readings, "gold"), (answer_readings, "answer")):
         if any(bits(reading) > MAX_BITS for reading in readings):
-            return undetermined(f"{name} holds a number too large to compute")
+            return undetermined("too_complex", f"{name} holds a number too large to compute")
     same = verify(
         gold_readings, answer_readings, allow_set_relation_comp=True, timeout_seconds=None
     )
     if same and _bases_agree(gold, answer) and agree(gold_readings, answer_readings):
         return CORRECT
     if _exhausted:
-        return undetermined(f"the comparison ran out of resources ({_exhausted[0]})")
+        why = f"the comparison ran out of resources ({_exhausted[0]})"
+        return undetermined("out_of_resources", why)
     return INCORRECT
 
 

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from divtok.errors import DivtokError
+from divtok.grade.grader import DEFAULT_WORKERS, Case, check_time_limit, check_workers
 from divtok.grade.judgement import Judgement, undetermined
-from divtok.grade.limits import DEFAULT_WORKERS, check_time_limit, check_workers
-from divtok.records import Verdict
+from divtok.records import Reason, Verdict
 
 START_LIMIT = 60.0
 MEMORY_BYTES = 2 * 1024**3
@@ -38,10 +38,10 @@ class WorkerPool:
         self._running: set[_Worker] = set()
         self._closed = False
 
-    def submit(self, *, gold: str, answer: str, time_limit: float) -> Future[Judgement]:
+    def submit(self, case: Case) -> Future[Judgement]:
         """Queue one comparison. The future fails only where no worker can be started at all."""
-        check_time_limit(time_limit)
-        return self._threads.submit(self._compare, gold, answer, time_limit)
+        check_time_limit(case.time_limit)
+        return self._threads.submit(self._compare, case)
 
     def close(self) -> None:
         """Kill every worker and cancel what was still queued."""
@@ -65,17 +65,17 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def _compare(self, gold: str, answer: str, time_limit: float) -> Judgement:
-        judgement = self._compare_once(gold, answer, time_limit)
+    def _compare(self, case: Case) -> Judgement:
+        judgement = self._compare_once(case)
         if judgement is None and not self._closed:
             # It may have died of something else (memory taken by others, a signal): try once more.
-            judgement = self._compare_once(gold, answer, time_limit)
-        return judgement or undetermined("the grading worker died")
+            judgement = self._compare_once(case)
+        return judgement or undetermined("worker_died", "the grading worker died")
 
-    def _compare_once(self, gold: str, answer: str, time_limit: float) -> Judgement | None:
+    def _compare_once(self, case: Case) -> Judgement | None:
         worker = self._take()
         try:
-            return worker.compare(gold, answer, time_limit)
+            return worker.compare(case)
         finally:
             if worker.usable:
                 self._idle.put(worker)
@@ -108,7 +108,7 @@ class _Worker:
                 "does not name one.",
                 next_step="Set sys.executable to the path of a Python interpreter.",
             )
-        command = [sys.executable, "-P", "-m", "divtok.grade.worker_main"]
+        command = [sys.executable, "-P", "-m", "divtok.grade.maths.worker_main"]
         self._process: subprocess.Popen[str] = subprocess.Popen(
             [*command, str(os.getpid()), str(MEMORY_BYTES)],
             stdin=subprocess.PIPE,
@@ -120,16 +120,17 @@ class _Worker:
         self._ready = False
         self.usable = True
 
-    def compare(self, gold: str, answer: str, time_limit: float) -> Judgement | None:
+    def compare(self, case: Case) -> Judgement | None:
         """One comparison, undetermined when the time runs out; None when the worker died of it."""
         if not self._ready:
             self._wait_until_ready()
-        request = {"gold": gold, "answer": answer, "time_limit": time_limit}
-        reply, late = self._exchange(json.dumps(request), time_limit)
+        request = {"gold": case.gold, "answer": case.answer, "time_limit": case.time_limit}
+        reply, late = self._exchange(json.dumps(request), case.time_limit)
         if reply is not None:
             self.usable = self.usable and "last" not in reply
-            return Judgement(Verdict(reply["verdict"]), reply["reason"])
-        return undetermined(f"timeout after {time_limit:g} s") if late else None
+            reason = reply["reason"]
+            return Judgement(Verdict(reply["verdict"]), reason and Reason(**reason))
+        return undetermined("time_limit", f"timeout after {case.time_limit:g} s") if late else None
 
     def kill(self) -> None:
         self.usable = False

@@ -5,7 +5,7 @@ Columns are found over the whole file before the first row is read, so that all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from divtok.importers.columns import (
     value_at,
 )
 from divtok.importers.imported import (
-    BadRow,
     Imported,
     checked_name,
     checked_text,
@@ -29,24 +28,21 @@ from divtok.importers.imported import (
     sample_number,
     shown,
 )
+from divtok.importers.importer import ImportOptions, Rows, Tell, importer
 from divtok.importers.lines import Line, each, json_lines
 
 
-def read_jsonl(
-    path: Path,
-    *,
-    columns: Mapping[str, str],
-    joined: bool = False,
-    skip_bad: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Iterator[Imported | BadRow]:
-    """The rows of a file. With `joined` the questions may come from elsewhere, by problem id."""
+@importer("jsonl", columns=FIELDS)
+def read_jsonl(path: Path, options: ImportOptions, tell: Tell) -> Rows:
+    """One JSON object a line."""
     lines = json_lines(path)
     rows = [line.row for line in lines if line.fault is None]
-    found = find_columns(rows, columns, str(path), joined=joined) if rows else {}
+    # Questions may also come from the file of problems, by problem id.
+    joined = options.problems is not None
+    found = find_columns(rows, options.columns, str(path), joined=joined) if rows else {}
     if found:
         tell(f"{path}: " + ", ".join(f"{field} from '{found[field]}'" for field in found))
-    yield from each(lines, lambda line: [_imported(line, found)], skip_bad=skip_bad)
+    yield from each(lines, lambda line: [_imported(line, found)], skip_bad=options.skip_bad)
 
 
 def find_columns(

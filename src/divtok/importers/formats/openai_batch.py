@@ -13,15 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from divtok.endpoints.chat_text import finish_reason_of, with_reasoning
-from divtok.errors import DataError
+from divtok.errors import DataError, UsageError
 from divtok.importers.columns import NOT_THERE, several_ids, value_at
-from divtok.importers.imported import (
-    BadRow,
-    Imported,
-    checked_name,
-    checked_text,
-    shown,
-)
+from divtok.importers.imported import Imported, checked_name, checked_text, shown
+from divtok.importers.importer import ImportOptions, Rows, Tell, importer
 from divtok.importers.lines import NEXT_STEP, Line, each, json_lines
 from divtok.importers.messages import (
     Outcome,
@@ -31,9 +26,7 @@ from divtok.importers.messages import (
     message_text,
 )
 
-COLUMN_FIELDS = ("id",)
-
-# Where the reason of a failure may stand.
+# Where the reason of a failure may be.
 _MESSAGE_PATHS = (
     "error.message",
     "error.error.message",
@@ -52,13 +45,29 @@ class _Request:
     choices: int
 
 
-def read_openai_batch(
-    path: Path,
-    *,
-    columns: Mapping[str, str],
-    requests: Path | None,
-    skip_bad: bool = False,
-) -> Iterator[Imported | BadRow]:
+def _check(options: ImportOptions) -> None:
+    if options.requests is None and options.problems is None:
+        raise UsageError(
+            "The output of a batch does not hold the questions.",
+            next_step="Give the request file with --requests FILE, or the problems with "
+            "--problems FILE.",
+        )
+    if options.columns.get("id") not in (None, "", "custom_id"):
+        raise UsageError(
+            "The ids of a batch are its custom ids.",
+            next_step="Give --column id= to tell problems by their question, or leave it out.",
+        )
+    if options.columns.get("id") == "" and options.requests is None:
+        raise UsageError(
+            "Without ids the questions have to be known.",
+            next_step="Give the request file with --requests FILE.",
+        )
+
+
+@importer("openai-batch", columns=("id",), check=_check, takes_requests=True)
+def read_openai_batch(path: Path, options: ImportOptions, _: Tell) -> Rows:
+    """The output file of an OpenAI batch, with its request file."""
+    columns, requests = options.columns, options.requests
     lines = json_lines(path)
     asked = {} if requests is None else _read_requests(requests)
     by_question = columns.get("id") == ""
@@ -75,7 +84,7 @@ def read_openai_batch(
             )
         return _imported(line, identity, request, by_question=by_question)
 
-    yield from each(lines, parse, skip_bad=skip_bad)
+    yield from each(lines, parse, skip_bad=options.skip_bad)
 
 
 def _read_requests(path: Path) -> dict[str, _Request]:
@@ -88,7 +97,7 @@ def _read_requests(path: Path) -> dict[str, _Request]:
         if identity in requests:
             first = requests[identity].where
             raise DataError(
-                f"{where}: the custom_id '{shown(identity)}' stands at {first}, too.",
+                f"{where}: the custom_id '{shown(identity)}' is also at {first}.",
                 next_step="Give every request its own.",
             )
         body = line.row.get("body")
@@ -159,7 +168,7 @@ def _choice(choice: Any, position: int, where: str) -> tuple[int, Outcome]:
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
         raise DataError(
             f"{where}: a choice's 'index' is not a whole number.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
+            next_step="Correct it, or set such rows aside with --skip-bad.",
         )
     if isinstance(choice, dict) and "message" not in choice:
         text = checked_text(choice.get("text"), "text", where)
@@ -168,11 +177,11 @@ def _choice(choice: Any, position: int, where: str) -> tuple[int, Outcome]:
 
 
 def _response_outcome(body: dict[str, Any], where: str) -> Outcome:
-    """A body of the responses API: its messages, with any reasoning that is given in front."""
+    """A body of the responses API: its messages, after any reasoning that is given."""
     items = [item for item in body["output"] if isinstance(item, dict)]
     texts = [message_text(item, where) for item in items if item.get("type") == "message"]
     if body.get("status") == "failed" or not texts:
-        return failed(value_at(body, "error.message"), "the response holds no message")
+        return failed(value_at(body, "error.message"), "the response has no message")
     summaries = [item.get("summary") for item in items if item.get("type") == "reasoning"]
     parts = [part for summary in summaries if isinstance(summary, list) for part in summary]
     reasoning = [checked_text(value_at(part, "text"), "summary", where) for part in parts]

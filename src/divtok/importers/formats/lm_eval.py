@@ -2,30 +2,28 @@
 
 Each line is one problem under one filter, with the responses of all repeats; a task with several
 filters has the same responses once for each. How a response ended is not in the file, and the model
-stands in the results file beside it.
+is named in the results file beside it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError
 from divtok.importers.columns import NOT_THERE, check_named, only_column, usual_columns, value_at
 from divtok.importers.imported import (
-    BadRow,
     Imported,
     checked_name,
     checked_text,
     gold_answer,
     shown,
 )
+from divtok.importers.importer import ImportOptions, Rows, Tell, importer
 from divtok.importers.lines import NEXT_STEP, Line, each, json_lines
 from divtok.json_lines import json_object, read_bytes
-
-COLUMN_FIELDS = ("question", "answer", "id")
 
 _FILE_NAME = re.compile(
     r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(\.\d+)?)\.jsonl"
@@ -33,14 +31,10 @@ _FILE_NAME = re.compile(
 _PROMPT = "arguments.gen_args_0.arg_0"
 
 
-def read_lm_eval(
-    path: Path,
-    *,
-    columns: Mapping[str, str],
-    skip_bad: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Iterator[Imported | BadRow]:
-    lines = json_lines(path)
+@importer("lm-eval", columns=("question", "answer", "id"))
+def read_lm_eval(path: Path, options: ImportOptions, tell: Tell) -> Rows:
+    """samples_*.jsonl of lm-eval, written with --log_samples."""
+    columns, lines = options.columns, json_lines(path)
     rows = [line.row for line in lines if line.fault is None]
     check_named(rows, columns, str(path))
     named = _FILE_NAME.fullmatch(path.name)
@@ -57,11 +51,11 @@ def read_lm_eval(
     def parse(line: Line) -> Iterator[Imported]:
         return _imported(line, places, task, generator)
 
-    yield from each(lines, parse, skip_bad=skip_bad)
+    yield from each(lines, parse, skip_bad=options.skip_bad)
 
 
 def _question_column(rows: Sequence[dict[str, Any]], source: str) -> str:
-    """Where the question stands in the task's own document, or else the prompt of the request."""
+    """Where the question is in the task's own document, or else the prompt of the request."""
     found = only_column(rows, usual_columns(rows, "question", inside="doc."), "question", source)
     return found or _PROMPT
 
@@ -86,7 +80,7 @@ def _imported(
             problem_id=_name(identity, columns["id"], where),
             benchmark=task,
             generator=generator,
-            # Without ids, one question may stand in several lines, and then each is a sample.
+            # Without ids, one question may be in several lines, and then each is a sample.
             sample=sample if columns["id"] else None,
         )
 
@@ -102,8 +96,8 @@ def _responses(line: Line) -> list[Any]:
         )
     if not requests[0]:
         raise DataError(
-            f"{line.where}: 'resps' holds no response.",
-            next_step="Put it right, or set such rows aside with --skip-bad.",
+            f"{line.where}: 'resps' has no responses.",
+            next_step="Correct it, or set such rows aside with --skip-bad.",
         )
     return requests[0]
 
@@ -125,7 +119,7 @@ def _model_name(path: Path, date: str) -> str | None:
 
 
 def _name(value: Any, column: str, where: str) -> str | None:
-    """What stands in a column; None where the user says that there is none."""
+    """What a column holds; None where the user says that there is none."""
     return checked_name(_there(value), column, where) if column else None
 
 

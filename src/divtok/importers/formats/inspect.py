@@ -13,16 +13,15 @@ from typing import Any
 
 from divtok.errors import DataError
 from divtok.importers.columns import NOT_THERE, check_named, value_at
-from divtok.importers.imported import BadRow, Imported, checked_name, gold_answer, shown
+from divtok.importers.imported import Imported, checked_name, gold_answer, shown
+from divtok.importers.importer import ImportOptions, Rows, Tell, importer
 from divtok.importers.lines import NEXT_STEP, Line, each, line_at
 from divtok.importers.messages import Outcome, choice_outcome, failed, last_user_message
 from divtok.importers.zip_members import ZipMembers
 from divtok.json_lines import json_object, read_bytes
 
-COLUMN_FIELDS = ("question", "answer", "id")
-
 _HEADER = "header.json"
-_START = "_journal/start.json"  # stands in for the header of a log that was never finished
+_START = "_journal/start.json"  # in place of the header in a log that was never finished
 _SAMPLES = "samples/"
 _ATTACHMENT = "attachment://"
 # The rest of a sample, its events above all, can be large and says nothing that is needed here.
@@ -36,18 +35,19 @@ class _Header:
     choices: int  # responses for each epoch
 
 
-def read_inspect(
-    path: Path, *, columns: Mapping[str, str], skip_bad: bool = False
-) -> Iterator[Imported | BadRow]:
+@importer("inspect", columns=("question", "answer", "id"))
+def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
+    """.eval and .json logs of Inspect."""
     header, lines = _from_json(path) if path.suffix == ".json" else _from_zip(path)
     if not lines:
-        raise DataError(f"{path} holds no sample.", next_step="Check that the log has any.")
-    check_named([line.row for line in lines if line.fault is None], columns, str(path))
+        raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
+    rows = [line.row for line in lines if line.fault is None]
+    check_named(rows, options.columns, str(path))
 
     def parse(line: Line) -> Iterator[Imported]:
-        return _imported(line, header, columns)
+        return _imported(line, header, options.columns)
 
-    yield from each(lines, parse, skip_bad=skip_bad)
+    yield from each(lines, parse, skip_bad=options.skip_bad)
 
 
 def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
@@ -56,7 +56,7 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
         first = next((name for name in (_HEADER, _START) if name in names), None)
         if first is None:
             raise DataError(
-                f"{path} is no log of Inspect: it has neither {_HEADER} nor {_START}.",
+                f"{path} is not a log of Inspect: it has neither {_HEADER} nor {_START}.",
                 next_step="Check the path and --format.",
             )
         header = _header(
@@ -80,7 +80,7 @@ def _from_json(path: Path) -> tuple[_Header, list[Line]]:
     samples = log.get("samples")
     if not isinstance(samples, list):
         raise DataError(
-            f"{path} is no log of Inspect: it has no list of samples.",
+            f"{path} is not a log of Inspect: it has no list of samples.",
             next_step="Check the path and --format.",
         )
 

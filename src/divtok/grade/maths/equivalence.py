@@ -7,14 +7,12 @@ the symbolic comparison in a worker process takes on. It is safe on any input an
 
 from __future__ import annotations
 
-import math
 import re
 
-from divtok.errors import UsageError
-from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
-from divtok.grade.limits import too_complex, too_long
-from divtok.grade.normalize import fold_words, normalize, plain_words, squeeze
-from divtok.grade.numbers import (
+from divtok.grade.judgement import CORRECT, INCORRECT, Judgement
+from divtok.grade.maths.caps import too_complex, too_long
+from divtok.grade.maths.normalize import fold_words, normalize, plain_words, squeeze
+from divtok.grade.maths.numbers import (
     read_based_number,
     read_number,
     read_stated_number,
@@ -22,8 +20,6 @@ from divtok.grade.numbers import (
 )
 from divtok.protocols.boxed import BOX_COMMAND, find_boxed
 from divtok.records import Verdict
-
-ANSWER_BLANK = "answer is blank"
 
 # "(B) 34", "\text{(B)} 34", "B. 34", "B": a choice letter, alone or with the value it stands for.
 _CHOICE = re.compile(
@@ -35,34 +31,17 @@ _CHOICE = re.compile(
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
 
-def clean_gold(gold: str | float | None) -> str | None:
-    """The gold answer as text; None where it is missing (None, blank, or not-a-number)."""
-    if isinstance(gold, float) and math.isnan(gold):
-        return None
-    if isinstance(gold, int | float) and not isinstance(gold, bool):
-        return str(gold)
-    if gold is None or isinstance(gold, str):
-        # A table read without types turns a missing cell into the text "nan".
-        return None if gold is None or gold.strip().casefold() in {"", "nan"} else gold
-    raise UsageError(
-        f"The gold answer is a {type(gold).__name__}, not text.",
-        next_step="Give the gold answer as a string, or None where there is none.",
-    )
-
-
 def decide(*, gold: str, answer: str) -> Judgement | None:
     """The judgement where exact rules settle it, None where algebra is needed."""
-    if not answer.strip():
-        return Judgement(Verdict.UNANSWERED, ANSWER_BLANK)
     for text, name in ((gold, "gold"), (answer, "answer")):
         if reason := too_long(text, name):
-            return undetermined(reason)
+            return Judgement(Verdict.UNDETERMINED, reason)
     gold, answer = prepare(gold=gold, answer=answer)
     if squeeze(gold) == squeeze(answer):
         return CORRECT
     for text, name in ((gold, "gold"), (answer, "answer")):
         if reason := too_complex(text, name):
-            return undetermined(reason)
+            return Judgement(Verdict.UNDETERMINED, reason)
     for same in (_same_choice, _same_based_number, _same_plain_number, _same_words):
         if (verdict := same(gold, answer)) is not None:
             return CORRECT if verdict else INCORRECT

@@ -13,7 +13,7 @@ from typing import Any
 import sympy
 from math_verify.grader import sort_key
 
-from divtok.grade.numbers import RELATIVE_TOLERANCE
+from divtok.grade.maths.numbers import RELATIVE_TOLERANCE
 
 EXACT_TOLERANCE = 1e-12
 WORKING_DIGITS = 30

@@ -1,9 +1,9 @@
 """The worker process of the grading pool: one JSON request per line in, one JSON reply out.
 
-Started as `python -m divtok.grade.worker_main PARENT_PID MEMORY_BYTES`. It outlives neither its
-pipe nor its parent, and neither does a computation that holds the interpreter: faulthandler's
+Started as `python -m divtok.grade.maths.worker_main PARENT_PID MEMORY_BYTES`. It outlives neither
+its pipe nor its parent, and neither does a computation that holds the interpreter: faulthandler's
 watch, which needs no interpreter, ends the process shortly after the time limit, even if the parent
-is no longer there to do so. Memory is limited on Linux alone; elsewhere the time limit has to do.
+is gone by then. Memory is limited on Linux alone; elsewhere the time limit has to suffice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
 
 def _serve(requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int) -> None:
     try:
-        from divtok.grade.symbolic import compare, secure
+        from divtok.grade.maths.symbolic import compare, secure
     except ImportError as error:
         _send(replies, {"error": str(error)})
         os._exit(1)
@@ -57,12 +57,15 @@ def _serve(requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int
         faulthandler.dump_traceback_later(request["time_limit"] + GRACE_SECONDS, exit=True)
         judgement = compare(gold=request["gold"], answer=request["answer"])
         faulthandler.cancel_dump_traceback_later()
-        _send(replies, {"verdict": judgement.verdict, "reason": judgement.reason})
+        reason = judgement.reason
+        stated = None if reason is None else {"kind": reason.kind, "text": reason}
+        _send(replies, {"verdict": judgement.verdict, "reason": stated})
 
 
 def _give_up(replies: IO[str], failure: threading.ExceptHookArgs) -> None:
     """Report a comparison that failed unexpectedly; the state it leaves behind is not reused."""
-    reason = f"the comparison failed ({failure.exc_type.__name__})"
+    text = f"the comparison failed ({failure.exc_type.__name__})"
+    reason = {"kind": "comparison_failed", "text": text}
     _send(replies, {"verdict": "undetermined", "reason": reason, "last": True})
     os._exit(1)
 

@@ -1,0 +1,91 @@
+"""A stream of trajectories to grades, whichever grader compares the answers.
+
+Everything that is the same for all graders happens here, once: the answer is found, and where
+there is nothing to compare the grade says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from divtok.grade.answers import start_judging
+from divtok.grade.grader import (
+    DEFAULT_GRADER,
+    DEFAULT_TIME_LIMIT,
+    DEFAULT_WORKERS,
+    GRADERS,
+    Compare,
+    Grader,
+    Judging,
+    check_time_limit,
+    check_workers,
+)
+from divtok.grade.judgement import Judgement, no_response
+from divtok.protocols.boxed import AnswerSpan
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.records import Grade, Trajectory, Verdict
+
+# Pairs read ahead per worker: enough to keep all busy while one of them runs to its time limit.
+READ_AHEAD = 64
+
+Pair = tuple[Trajectory, str | float | None]  # with the gold answer
+
+
+def grade_trajectories(
+    pairs: Iterable[Pair],
+    *,
+    grader: str = DEFAULT_GRADER,
+    workers: int = DEFAULT_WORKERS,
+    time_limit: float = DEFAULT_TIME_LIMIT,
+) -> Iterator[Grade]:
+    """A grade for every (trajectory, gold answer), in order and lazily.
+
+    Reads a bounded number of pairs ahead of what it yields, to keep all workers busy. The workers
+    end with the iteration, also when it is abandoned.
+    """
+    check_workers(workers)
+    check_time_limit(time_limit)
+    return _grades(pairs, GRADERS.get(grader), workers, time_limit)
+
+
+def _grades(
+    pairs: Iterable[Pair], grader: Grader, workers: int, time_limit: float
+) -> Iterator[Grade]:
+    waiting: deque[tuple[Trajectory, AnswerSpan | None, Judging]] = deque()
+    with grader.open(workers) as compare:
+        for trajectory, gold in pairs:
+            waiting.append(_started(compare, trajectory, gold, time_limit))
+            while waiting and (_is_done(waiting[0][2]) or len(waiting) > READ_AHEAD * workers):
+                yield _grade(*waiting.popleft())
+        while waiting:
+            yield _grade(*waiting.popleft())
+
+
+def _started(
+    compare: Compare, trajectory: Trajectory, gold: str | float | None, time_limit: float
+) -> tuple[Trajectory, AnswerSpan | None, Judging]:
+    protocol = PROTOCOLS.get(trajectory.protocol)
+    if trajectory.failed:  # which is not the generator's fault
+        failure = Judgement(Verdict.UNDETERMINED, no_response(trajectory.reason))
+        return trajectory, None, failure
+    span = protocol.find_answer(trajectory.text)
+    answer = None if span is None else span.content
+    judging = start_judging(compare, gold, answer, protocol.no_answer, time_limit, trajectory)
+    return trajectory, span, judging
+
+
+def _is_done(judging: Judging) -> bool:
+    return isinstance(judging, Judgement) or judging.done()
+
+
+def _grade(trajectory: Trajectory, span: AnswerSpan | None, judging: Judging) -> Grade:
+    judgement = judging if isinstance(judging, Judgement) else judging.result()
+    return Grade(
+        trajectory.key,
+        None if span is None else span.content,
+        judgement.verdict,
+        judgement.reason,
+        None if span is None else span.start,
+        None if span is None else span.stop,
+    )
