@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from divtok.config.run import FOREIGN_ENGINES, RunConfig
+from divtok.config.run import RunConfig
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.projection import Projection
 from divtok.families.presets import Generator
@@ -103,7 +103,8 @@ def _check_servers(config: RunConfig) -> None:
                 )
     generators = config.generator_presets()
     readers = [ref for g in generators for pair in config.pairs_for(g) for ref in pair]
-    asked = [g.model for g in generators] if config.generate.engine == "api" else []
+    served = not config.weights_here and config.engine.open is not None
+    asked = [g.model for g in generators] if served else []
     for key, named, models in (
         ("servers", config.servers, readers),
         ("tokenizers", config.tokenizers, list(config.servers)),
@@ -158,12 +159,15 @@ def _check_evidence(config: RunConfig) -> None:
 
 def _check_foreign(config: RunConfig, needed: frozenset[str]) -> None:
     """Refuse what takes the generator's own weights where there are only its texts."""
-    engine = config.generate.engine
-    if "statement" in needed and config.protocol == "cot" and engine == "imported":
+    engine = config.engine
+    if "statement" in needed and config.protocol == "cot" and engine.replies is None:
         raise _lacking(
-            config, "statement", "imported responses cannot be asked about", "other estimators"
+            config,
+            "statement",
+            f"{engine.name} responses cannot be asked about",
+            "other estimators",
         )
-    if "sampled" in needed and not (engine == "api" and config.generate.api.logprobs):
+    if "sampled" in needed and not engine.gives_logprobs(config.generate.engine_options()):
         raise _lacking(
             config,
             "sampled",
@@ -171,7 +175,7 @@ def _check_foreign(config: RunConfig, needed: frozenset[str]) -> None:
             "generate.engine=api and generate.api.logprobs=true",
         )
     for kind in ("base", "projected"):
-        if kind in needed and engine in FOREIGN_ENGINES:
+        if kind in needed and not engine.weights_here:
             raise _lacking(
                 config, kind, "it takes the generator's own tokens and weights", "other estimators"
             )

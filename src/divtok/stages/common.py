@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypedDict, TypeVar
 
-from divtok.config.run import FOREIGN_ENGINES, GenerateSection, RunConfig, TraceSection
+from divtok.config.run import GenerateSection, RunConfig, TraceSection
 from divtok.errors import DataError
 from divtok.models.load import DType, Tokenizer, load_tokenizer, model_digest, resolve_dtype
 from divtok.packed.packs import plan_packs
@@ -52,7 +52,7 @@ def as_read_by(
     the response in the reader's own tokens are the reader's.
     """
     tokenizer = reader_tokenizer(config, reader)
-    foreign = config.generate.engine in FOREIGN_ENGINES
+    foreign = not config.weights_here
     vocabulary = tokenizer.get_vocab()
     same: dict[str, bool] = {}
     read: list[Trajectory] = []

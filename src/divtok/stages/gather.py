@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,10 +20,9 @@ from divtok.config.run import RunConfig
 from divtok.errors import DataError
 from divtok.evidence.prm import load_prm
 from divtok.families.presets import Generator
-from divtok.generate.engines.chat import Replied, reply_all
-from divtok.generate.replies import reply_batch
-from divtok.models.load import load_model, load_tokenizer
-from divtok.progress import Advance, track
+from divtok.generate.engine import Asked, Replied
+from divtok.models.load import load_tokenizer
+from divtok.progress import track
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
 from divtok.protocols.stated import read_rating, read_stated
 from divtok.records import (
@@ -35,7 +35,7 @@ from divtok.records import (
     StepRewards,
     Trajectory,
 )
-from divtok.stages.calls import added_up, api_options, has_answered, say_what_calls_took
+from divtok.stages.calls import Calls
 from divtok.stages.choices import needed_evidence
 from divtok.stages.common import (
     check_section,
@@ -49,6 +49,8 @@ from divtok.stages.common import (
     stored_readings,
     stored_trajectories,
 )
+from divtok.stages.fill import Task, fill
+from divtok.stages.generate import engine_setup, engine_setups
 from divtok.store.run import Run
 from divtok.store.schema import Key
 from divtok.store.table import Table
@@ -76,70 +78,40 @@ def gather(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
 
 def ask(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """trajectories -> replies: each generator is asked how sure it is."""
-    if config.generate.engine == "api":
-        _ask_servers(run, config, retry_failed=retry_failed)
-        return
-    generators = config.generator_presets()
-    identity = {
-        "question": CONFIDENCE_QUESTION,
-        "reply_tokens": config.evidence.reply_tokens,
-        "dtype": {g.model: dtype_of(config, config.generate, g.model) for g in generators},
-        "models": {g.model: digest_of(config, g.model) for g in generators},
-    }
-    check_section(run, run.replies.keys(), "replies", identity)
+    replies = config.engine.replies
+    assert replies is not None  # refused before
+    limit = config.evidence.reply_tokens
+    identity = {"question": CONFIDENCE_QUESTION, "reply_tokens": limit}
+    check_section(
+        run,
+        run.replies.keys(),
+        "replies",
+        identity | replies.identity(engine_setups(config)),
+    )
     questions = stored_questions(run)
     present = _present(run.replies, retry_failed)
     for generator, rows in _by_generator(run, config):
         # Like lengths together, so that little is padded; a reply does not depend on its batch.
         rows = sorted(rows, key=lambda t: (len(t.prompt_ids) + len(t.token_ids), t.key))
-        batches = list(chunks(rows, config.generate.batch_size))
+        asked = [Asked(t, questions[t.benchmark, t.problem_id]) for t in rows]
+        calls = Calls(run, "reply")
 
-        def replies(generator: Generator = generator) -> Make[Reply]:
-            loaded = load_model(
-                generator.model, **load_options(config, config.generate, generator.model)
+        def keep(made: Sequence[Replied], calls: Calls = calls) -> None:
+            new = [row for row in made if (row.reply.key,) not in present]
+            calls.keep(row.call for row in new)
+            run.replies.append([row.reply for row in new])
+
+        setup = engine_setup(config, generator, answered=calls.answered)
+        fill(
+            Task(
+                title=f"ask {generator.model}",
+                batches=list(chunks(asked, 1 if replies.by_row else config.generate.batch_size)),
+                is_missing=lambda row: (row.trajectory.key,) not in present,
+                open=partial(replies.open, setup, limit),
+                keep=keep,
             )
-            return lambda batch: reply_batch(
-                loaded,
-                batch,
-                [questions[t.benchmark, t.problem_id] for t in batch],
-                max_tokens=config.evidence.reply_tokens,
-            )
-
-        _fill(f"ask {generator.model}", run.replies, batches, present, lambda t: (t.key,), replies)
-
-
-def _ask_servers(run: Run, config: RunConfig, *, retry_failed: bool) -> None:
-    options = api_options(config)
-    identity = {
-        "question": CONFIDENCE_QUESTION,
-        "reply_tokens": config.evidence.reply_tokens,
-        "models": {g.model: options.name_of(g.model) for g in config.generator_presets()},
-    }
-    check_section(run, run.replies.keys(), "replies", identity)
-    questions = stored_questions(run)
-    present = _present(run.replies, retry_failed)
-    earlier = {call.key: call for call in run.calls.read() if call.purpose == "reply"}
-    for generator, rows in _by_generator(run, config):
-        missing = [t for t in rows if (t.key,) not in present]
-        done = len(rows) - len(missing)
-        with track(f"ask {generator.model}", total=len(rows), done=done) as advance:
-
-            def keep(replied: Sequence[Replied], advance: Advance = advance) -> None:
-                calls = (r.call for r in replied if r.call is not None)
-                run.calls.append(added_up(calls, earlier))
-                run.replies.append([r.reply for r in replied])
-                advance(len(replied))
-
-            if missing:
-                reply_all(
-                    ((t, questions[t.benchmark, t.problem_id]) for t in missing),
-                    options,
-                    max_tokens=config.evidence.reply_tokens,
-                    keep=keep,
-                    proved=has_answered(run, config, generator.model),
-                )
-        if missing:
-            say_what_calls_took(run, "reply", {t.key for t in missing})
+        )
+        calls.say_what_they_took()
 
 
 def read_bases(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:

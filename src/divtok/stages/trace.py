@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divtok.config.run import FOREIGN_ENGINES, RunConfig, TraceSection
+from divtok.config.run import RunConfig, TraceSection
 from divtok.evidence.projection import Projection
 from divtok.families.presets import Generator
 from divtok.models.load import load_model, pick_place
@@ -54,7 +54,7 @@ def trace(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     for generator, (p, q) in _readers(config):
         scored = (p, q) == config.pair_for(generator)
         rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
-        if p != generator.model or config.generate.engine in FOREIGN_ENGINES:
+        if p != generator.model or not config.weights_here:
             rows = as_read_by(p, rows, questions, config)
         base = config.base_for(generator) if scored and "projected" in needed else None
         wanted = _Wanted(p, q, chain=scored and "chain" in needed, base=base)
