@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import SMALL
+from cli_samples import GENERATOR, SMALL
 from console import Command
 
 from divtok.config.run import load_config
@@ -118,3 +118,21 @@ def test_an_estimator_that_cannot_be_traced_for_is_refused(tmp_path: Path, divto
     said = divtok("trace", tmp_path)
     assert said.code == 2
     assert "there is no projection of" in said.error_line
+
+
+def test_a_prompt_that_is_too_long_ends_generating_with_3(tmp_path: Path, divtok: Command) -> None:
+    questions = tmp_path / "sums.jsonl"
+    questions.write_text(
+        '{"id": "1", "problem": "Add 12 and 30.", "answer": "42"}\n'
+        f'{{"id": "2", "problem": "{"Add 12 and 30. " * 50}", "answer": "42"}}\n'
+    )
+    arguments = (
+        *("generate", "--out", tmp_path / "run", f"generators=['{GENERATOR}']", "samples=1"),
+        *("benchmarks=['sums']", f"benchmark_files.sums={questions}", "sampling.max_length=200"),
+    )
+    for again in ((), ("--retry-failed",)):
+        said = divtok(*arguments, *again)
+        assert said.code == 3
+        assert "1 rows could not be made; the first: response: the prompt has " in said.err
+        assert said.err.rstrip().endswith("--retry-failed tries them again.")
+    assert [t.failed for t in Run.open(tmp_path / "run").trajectories.read()] == [False, True]

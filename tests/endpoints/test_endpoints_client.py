@@ -98,11 +98,11 @@ PASSING = {
         Step(500, b'{"error": {"message": "x"}}', end="closed within"),
         "the connection failed",
     ),
-    "cut JSON": (Step(body=b'{"answer": 4'), "the answer is no JSON"),
-    "HTML": (Step(body=b"<html>Log in first</html>"), "the answer is no JSON: Log in first"),
-    "empty": (Step(), "the answer is no JSON: it is empty"),
-    "deep": (Step(body=b"[" * 100_000), "the answer is no JSON"),
-    "not UTF-8": (Step(body=b'{"answer": "\xff\xfe"}'), "the answer is no JSON"),
+    "cut JSON": (Step(body=b'{"answer": 4'), "the answer is not JSON"),
+    "HTML": (Step(body=b"<html>Log in first</html>"), "the answer is not JSON: Log in first"),
+    "empty": (Step(), "the answer is not JSON: it is empty"),
+    "deep": (Step(body=b"[" * 100_000), "the answer is not JSON"),
+    "not UTF-8": (Step(body=b'{"answer": "\xff\xfe"}'), "the answer is not JSON"),
     "wrong gzip": (
         Step(body=b"not gzip at all", headers={"Content-Encoding": "gzip"}),
         "the connection failed (DecodingError",
@@ -154,6 +154,8 @@ def test_an_unusable_answer_is_asked_for_again() -> None:
     result = posted(ok({}), ok(ANSWER), accept=accept)
     assert (result.value, result.attempts) == (42, 2)
     assert result.setbacks == ("the answer cannot be used: it has no answer",)
+    never = posted(ok({}), accept=accept, max_attempts=2)
+    assert (never.value, never.reason and never.reason.kind) == (None, "unusable")
 
 
 def test_a_mistake_of_the_reader_is_no_setback() -> None:
@@ -174,6 +176,7 @@ def test_no_more_than_max_attempts(most: int) -> None:
     assert result.reason is not None
     assert "HTTP 500: oops" in result.reason
     assert str(most) in result.reason
+    assert result.reason.kind == "no_answer"
 
 
 @pytest.mark.parametrize("step", [ok(ANSWER, end="slow", seconds=30.0), ok(ANSWER, end="drip")])

@@ -8,14 +8,15 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 from scripted_server import Request, ScriptedServer, Step, ok, refuse
 
 from divtok.endpoints.client import Posted, ServerClient
-from divtok.endpoints.many import for_each
+from divtok.endpoints.many import for_each, results_of
 from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ServerError, StoreError, UsageError
 
@@ -57,6 +58,15 @@ class Kept:
     @property
     def items(self) -> list[int]:
         return [item for group in self.groups for item, _ in group]
+
+
+def in_groups(
+    items: Iterable[int], to: ServerSettings, *, keep: Callable[[Sequence[Any]], None], **sizes: Any
+) -> None:
+    """As `for_each`, with groups of another size."""
+    with closing(results_of(items, ask, to, **sizes)) as groups:
+        for rows in groups:
+            keep(rows)
 
 
 def test_every_item_once_and_few_at_a_time() -> None:
@@ -114,7 +124,7 @@ def test_results_do_not_wait_for_a_full_group() -> None:
         return ok(item)
 
     with server_of(script) as server:
-        for_each(range(4), ask, settings(server.base_url), keep=kept, seconds_per_keep=0.1)
+        in_groups(range(4), settings(server.base_url), keep=kept, seconds_per_group=0.1)
     assert sorted(seen) == [0, 1, 2]
     assert sorted(kept.items) == [0, 1, 2, 3]
 
@@ -157,14 +167,24 @@ def test_a_keep_that_fails_is_not_asked_again() -> None:
         server_of(lambda item, _: ok(item)) as server,
         pytest.raises(StoreError, match="disk is full"),
     ):
-        for_each(range(50), ask, settings(server.base_url), keep=keep, rows_per_keep=5)
+        in_groups(range(50), settings(server.base_url), keep=keep, rows_per_group=5)
     assert [len(rows) for rows in offered] == [5]
 
 
-@pytest.mark.parametrize("wrong", [{"rows_per_keep": 0}, {"seconds_per_keep": 0.0}])
+@pytest.mark.parametrize("wrong", [{"rows_per_group": 0}, {"seconds_per_group": 0.0}])
 def test_wrong_group_sizes(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        for_each([1], ask, settings("http://127.0.0.1:1/v1"), keep=Kept(), **wrong)
+        in_groups([1], settings("http://127.0.0.1:1/v1"), keep=Kept(), **wrong)
+
+
+def test_leaving_early_ends_the_work() -> None:
+    with server_of(lambda item, _: ok(item)) as server:
+        groups = results_of(range(10**9), ask, settings(server.base_url), rows_per_group=5)
+        assert len(next(groups)) == 5
+        groups.close()
+        called = server.calls.total()
+        assert not [t for t in threading.enumerate() if t.name == "divtok-servers"]
+        assert server.calls.total() == called
 
 
 def test_within_a_running_event_loop() -> None:
@@ -176,8 +196,7 @@ def test_within_a_running_event_loop() -> None:
     with server_of(lambda item, _: ok(item)) as server:
         asyncio.run(notebook(server.base_url))
     assert sorted(kept.items) == list(range(20))
-    assert len(kept.threads) == 1
-    assert threading.current_thread() not in kept.threads
+    assert kept.threads == {threading.current_thread()}
 
 
 def test_an_error_within_a_running_event_loop() -> None:
@@ -282,8 +301,8 @@ def test_a_signal_does_not_cut_a_keep_short() -> None:
         whole.append(len(rows))
 
     with server_of(lambda item, _: ok(item)) as server, pytest.raises(Stopped):
-        for_each(
-            range(1000), ask, settings(server.base_url, concurrency=1), keep=keep, rows_per_keep=10
+        in_groups(
+            range(1000), settings(server.base_url, concurrency=1), keep=keep, rows_per_group=10
         )
     assert whole[0] == 10
     assert len(whole) <= 2

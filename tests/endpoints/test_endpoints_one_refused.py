@@ -49,7 +49,10 @@ def test_one_refused_request_does_not_end_the_others(status: int) -> None:
     assert {item for item, posted in kept.items() if posted.value is None} == {3, 20}
     for item in (3, 20):
         assert (kept[item].attempts, kept[item].setbacks) == (1, (f"HTTP {status}: too long",))
-        assert f"HTTP {status}: too long" in (kept[item].reason or "")
+        reason = kept[item].reason
+        assert reason is not None
+        assert f"HTTP {status}: too long" in reason
+        assert reason.kind == "refused"
 
 
 @pytest.mark.parametrize("status", ABOUT_ONE)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import numpy as np
 import pytest
 from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 
-from divtok.endpoints.settings import ServerSettings
-from divtok.errors import ServerError, UsageError
-from divtok.generate.engines.chat import ApiOptions, Replied, Response, reply_all, respond_all
+from divtok.errors import ConfigError, ServerError, UsageError
+from divtok.generate.chat_calls import replies, responses
+from divtok.generate.engine import ENGINES, Asked, EngineSetup, Generated, Replied
+from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
 from divtok.protocols.kinds.cot import SYSTEM_PROMPT
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
@@ -37,26 +40,53 @@ def job(number: int = 1, **changes: Any) -> Job:
     return Job(**{**known, **changes})
 
 
-def options(url: str, **changes: Any) -> ApiOptions:
-    """Options whose waits are short; what the server knows nothing of goes to its settings."""
-    server: dict[str, Any] = {
+def setup(
+    url: str, *, served_name: str = "gen", proved: bool = False, **options: Any
+) -> EngineSetup:
+    """A setup whose waits are short, with these options."""
+    quick: dict[str, Any] = {
         "first_wait_s": 0.001,
         "max_wait_s": 0.004,
         "timeout_s": 10.0,
         "max_attempts": 4,
+        "concurrency": 8,
     }
-    server |= {name: changes.pop(name) for name in list(changes) if name in server}
-    return ApiOptions(ServerSettings(url, **server, concurrency=8), **changes)
+    return EngineSetup(
+        model="gen",
+        sampling=Sampling(),
+        served_name=served_name,
+        options=ApiSection(base_url=url, **{**quick, **options}),
+        answered=frozenset({(url, served_name)} if proved else ()),
+    )
 
 
-def respond(script: Any, jobs: Sequence[Job] | None = None, **changes: Any) -> list[Response]:
-    kept: list[Response] = []
+def respond_all(
+    jobs: Iterable[Job], to: EngineSetup, *, keep: Callable[[Sequence[Generated]], None]
+) -> None:
+    with closing(responses(jobs, to)) as groups:
+        for rows in groups:
+            keep(rows)
+
+
+def reply_all(
+    rows: Sequence[tuple[Trajectory, str]],
+    to: EngineSetup,
+    *,
+    max_tokens: int = 64,
+    keep: Callable[[Sequence[Replied]], None],
+) -> None:
+    for made in replies((Asked(*row) for row in rows), to, max_tokens=max_tokens):
+        keep(made)
+
+
+def respond(script: Any, jobs: Sequence[Job] | None = None, **changes: Any) -> list[Generated]:
+    kept: list[Generated] = []
     with ScriptedServer(script) as server:
-        respond_all(jobs or [job()], options(server.base_url, **changes), keep=kept.extend)
+        respond_all(jobs or [job()], setup(server.base_url, **changes), keep=kept.extend)
     return kept
 
 
-def respond_to(answer: Any, **changes: Any) -> Response:
+def respond_to(answer: Any, **changes: Any) -> Generated:
     return respond(lambda *_: ok(answer), **changes)[0]
 
 
@@ -70,7 +100,7 @@ def asked(work: Callable[[str], None]) -> dict[str, Any]:
 
 
 def asked_for(one: Job, **changes: Any) -> dict[str, Any]:
-    return asked(lambda url: respond_all([one], options(url, **changes), keep=lambda _: None))
+    return asked(lambda url: respond_all([one], setup(url, **changes), keep=lambda _: None))
 
 
 def test_the_request() -> None:
@@ -96,7 +126,7 @@ def test_the_request_with_everything() -> None:
     sampling = Sampling(temperature=1.0, top_p=0.5, top_k=20, presence_penalty=1.5, max_length=50)
     body = asked_for(
         job(sampling=sampling),
-        model_names={"gen": "org/Gen-7B", "other": "x"},
+        served_name="org/Gen-7B",
         token_limit_field="max_completion_tokens",
         logprobs=True,
         extra_body={"return_token_ids": True, "chat_template_kwargs": {"enable_thinking": False}},
@@ -122,7 +152,7 @@ def test_each_row_has_a_seed_of_its_own_which_never_changes() -> None:
         jobs = [job(1), job(2), job(1, sample=1), job(1, sampling=Sampling(seed=1))]
         with ScriptedServer(lambda *_: ok(chat("x"))) as server:
             for one in jobs:
-                respond_all([one], options(server.base_url), keep=lambda _: None)
+                respond_all([one], setup(server.base_url), keep=lambda _: None)
             return {
                 one.key: request.body["seed"]
                 for one, request in zip(jobs, server.requests, strict=True)
@@ -137,16 +167,17 @@ def test_a_seed_can_be_left_out() -> None:
     assert "seed" not in asked_for(job(), extra_body={"seed": None})
 
 
-def test_every_wrong_option_is_named() -> None:
-    with pytest.raises(UsageError) as caught:
-        options(
-            "http://127.0.0.1:1/v1",
-            extra_body={"n": 2, "stream": True, "x": float("nan")},
-            token_limit_field="max_length",
-            prompt_price=-1.0,
-        )
-    for word in ("'n'", "'stream'", "JSON", "token_limit_field", "prompt_price", "go together"):
-        assert word in str(caught.value)
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"base_url": None}, "no base URL"), ({"prompt_price": 1.0}, "go together")],
+)
+def test_what_a_server_cannot_be_asked_with_is_refused(wrong: dict[str, Any], why: str) -> None:
+    asked = setup("http://127.0.0.1:1/v1")
+    ENGINES.get("api").check(asked)
+    options = asked.options.model_copy(update=wrong)
+    with pytest.raises(ConfigError, match=why) as caught:
+        ENGINES.get("api").check(replace(asked, options=options))
+    assert caught.value.next_step
 
 
 def test_a_response() -> None:
@@ -174,10 +205,10 @@ def test_a_response() -> None:
 
 def test_where_it_came_from_and_what_it_cost() -> None:
     with ScriptedServer(lambda *_: ok(chat("x"))) as server:
-        kept: list[Response] = []
-        settings = options(
+        kept: list[Generated] = []
+        settings = setup(
             server.base_url,
-            model_names={"gen": "org/Gen"},
+            served_name="org/Gen",
             prompt_price=2.0,
             completion_price=10.0,
         )
@@ -249,8 +280,8 @@ def test_a_hostile_server() -> None:
         return hostile_step(name, number) or good
 
     with ScriptedServer(script) as server:
-        kept: list[Response] = []
-        settings = options(server.base_url, timeout_s=4.0, max_attempts=most)
+        kept: list[Generated] = []
+        settings = setup(server.base_url, timeout_s=4.0, max_attempts=most)
         respond_all(jobs, settings, keep=kept.extend)
     assert sorted(r.trajectory.key for r in kept) == sorted(one.key for one in jobs)
     by_key = {r.trajectory.key: r for r in kept}
@@ -304,12 +335,12 @@ def test_a_refusal_stops_at_once_and_keeps_what_is_finished(status: int) -> None
     def script(name: str, number: int, _request: Request) -> Step:
         return refuse(status, "not with me") if name == "Question 50?" else ok(chat("x"))
 
-    kept: list[Response] = []
+    kept: list[Generated] = []
     with ScriptedServer(script) as server:
         with pytest.raises(ServerError, match="not with me"):
             respond_all(
                 (job(number) for number in range(10_000)),
-                options(server.base_url),
+                setup(server.base_url),
                 keep=kept.extend,
             )
         assert server.calls.total() < 1000
@@ -337,12 +368,12 @@ def test_a_row_that_is_refused_again() -> None:
     with pytest.raises(ServerError):
         respond(lambda *_: refuse(400, "too long"))
     with ScriptedServer(lambda *_: refuse(400, "too long")) as server:
-        kept: list[Response] = []
-        respond_all([job()], options(server.base_url), keep=kept.extend, proved=True)
+        kept: list[Generated] = []
+        asked = setup(server.base_url, proved=True)
+        respond_all([job()], asked, keep=kept.extend)
         replied: list[Replied] = []
         rows = [(trajectory(), "2 + 2?")]
-        asked = options(server.base_url)
-        reply_all(rows, asked, max_tokens=64, keep=replied.extend, proved=True)
+        reply_all(rows, asked, keep=replied.extend)
     assert kept[0].trajectory.failed
     assert "too long" in (replied[0].reply.reason or "")
 
@@ -374,14 +405,14 @@ def test_the_models_own_answer_is_no_failure(answer: Any, text: str, reason: str
     assert not response.trajectory.failed
     assert response.trajectory.text == text
     assert reason in (response.trajectory.reason or "")
-    assert response.call.reason is None  # the answer was had
+    assert response.call.reason is None  # there was an answer
 
 
 def test_a_reply_that_is_a_refusal_is_one() -> None:
     replied: list[Replied] = []
     with ScriptedServer(lambda *_: ok(chat(None, message={"refusal": "I will not"}))) as server:
         rows = [(trajectory(), "2 + 2?")]
-        reply_all(rows, options(server.base_url), max_tokens=64, keep=replied.extend)
+        reply_all(rows, setup(server.base_url), keep=replied.extend)
     reply = replied[0].reply
     assert (reply.text, reply.finish_reason, reply.reason) == ("I will not", "stop", None)
 
@@ -401,9 +432,9 @@ def test_the_key_is_in_no_row_error_log_or_file(
         "Question 6?": refuse(401, f"{KEY} is no key"),
     }
     settings_shown: list[str] = []
-    kept: list[Response] = []
+    kept: list[Generated] = []
     with ScriptedServer(lambda name, *_: steps[name]) as server:
-        settings = options(server.base_url, max_attempts=2)
+        settings = setup(server.base_url, max_attempts=2)
         settings_shown.append(repr(settings))
         respond_all([job(number) for number in range(1, 6)], settings, keep=kept.extend)
         with pytest.raises(ServerError) as caught:
@@ -491,7 +522,7 @@ def trajectory(key: str = "k", **changes: Any) -> Trajectory:
 
 def test_the_request_for_a_reply() -> None:
     def ask(url: str) -> None:
-        reply_all([(trajectory(), "2 + 2?")], options(url), max_tokens=64, keep=lambda _: None)
+        reply_all([(trajectory(), "2 + 2?")], setup(url), keep=lambda _: None)
 
     body = asked(ask)
     assert body["messages"] == [
@@ -507,7 +538,7 @@ def test_the_request_for_a_reply() -> None:
 def test_a_reply_to_a_response_of_unknown_sampling() -> None:
     def ask(url: str) -> None:
         rows = [(trajectory(sampling=None), "2 + 2?")]
-        reply_all(rows, options(url), max_tokens=64, keep=lambda _: None)
+        reply_all(rows, setup(url), keep=lambda _: None)
 
     assert not {"temperature", "top_p", "top_k"} & asked(ask).keys()
 
@@ -516,7 +547,7 @@ def test_a_reply_draws_other_numbers_than_its_response() -> None:
     one = job()
     first = asked_for(one)["seed"]
     rows = [(trajectory(one.key), "2 + 2?")]
-    body = asked(lambda url: reply_all(rows, options(url), max_tokens=64, keep=lambda _: None))
+    body = asked(lambda url: reply_all(rows, setup(url), keep=lambda _: None))
     assert body["seed"] != first
 
 
@@ -535,8 +566,8 @@ def test_replies() -> None:
     with ScriptedServer(
         script, name_of=lambda request: request.body["messages"][1]["content"]
     ) as server:
-        settings = options(server.base_url, prompt_price=1.0, completion_price=1.0)
-        reply_all(rows, settings, max_tokens=64, keep=kept.extend)
+        settings = setup(server.base_url, prompt_price=1.0, completion_price=1.0)
+        reply_all(rows, settings, keep=kept.extend)
         assert dict(server.calls) == {"c?": 1, "d?": 4}
     by_key = {replied.reply.key: replied for replied in kept}
     assert len(kept) == 4
@@ -558,7 +589,7 @@ def test_replies() -> None:
 
 def test_a_reply_of_no_tokens() -> None:
     with pytest.raises(UsageError, match="0 tokens"):
-        reply_all([], options("http://127.0.0.1:1/v1"), max_tokens=0, keep=lambda _: None)
+        reply_all([], setup("http://127.0.0.1:1/v1"), max_tokens=0, keep=lambda _: None)
 
 
 def test_a_question_that_json_must_escape() -> None:

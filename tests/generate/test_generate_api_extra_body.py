@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from divtok.endpoints.settings import ServerSettings
-from divtok.errors import UsageError
-from divtok.generate.engines.chat import ApiOptions, extra_body_problems
-
-SERVER = ServerSettings("http://127.0.0.1:1/v1")
+from divtok.generate.engines.chat import ApiSection
+from divtok.generate.extra_body import extra_body_problems
 
 
 @pytest.mark.parametrize(
@@ -33,8 +31,8 @@ SERVER = ServerSettings("http://127.0.0.1:1/v1")
     ],
 )
 def test_what_a_request_says_cannot_be_changed(name: str) -> None:
-    with pytest.raises(UsageError, match=f"'{name}'"):
-        ApiOptions(SERVER, extra_body={name: 1})
+    with pytest.raises(ValidationError, match=f"'{name}'"):
+        ApiSection(extra_body={name: 1})
 
 
 SECRET_PLACES: dict[str, dict[str, Any]] = {
@@ -58,8 +56,9 @@ def test_no_secret_at_any_depth(place: str) -> None:
     (problem,) = extra_body_problems(SECRET_PLACES[place])
     assert f"'{place}'" in problem
     assert "abcdefgh" not in problem
-    with pytest.raises(UsageError, match="secret"):
-        ApiOptions(SERVER, extra_body=SECRET_PLACES[place])
+    with pytest.raises(ValidationError, match="secret") as caught:
+        ApiSection(extra_body=SECRET_PLACES[place])
+    assert "abcdefgh" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -20,22 +20,20 @@ JOBS = 120
 PROGRAM = """
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from divtok import cli
-from divtok.generate.engines import chat as api
+from divtok.endpoints import many
+from divtok.generate import chat_calls
+from divtok.generate.engine import EngineSetup
+from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
 from divtok.records import Problem, Sampling
-from divtok.endpoints import many as each
-from divtok.endpoints.settings import ServerSettings
 from divtok.store.run import Run
 
 # A shell's background job ignores interrupts, and so would what it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 folder, url, n, rows_per_keep = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-
-
-def in_groups(*args, **kwargs):
-    each.for_each(*args, **kwargs, rows_per_keep=rows_per_keep)
 
 
 def work():
@@ -44,19 +42,17 @@ def work():
         Job(Problem(f"p{i}", "sums", f"Question {i}?", None), 0, "gen", "cot", Sampling())
         for i in range(n)
     ]
-
-    def keep(rows):
-        run.calls.append([row.call for row in rows])
-        run.trajectories.append([row.trajectory for row in rows])
-
-    server = ServerSettings(url, concurrency=4, first_wait_s=0.001, max_wait_s=0.004)
+    options = ApiSection(base_url=url, concurrency=4, first_wait_s=0.001, max_wait_s=0.004)
+    setup = EngineSetup(model="gen", sampling=Sampling(), served_name="gen", options=options)
     with run.lock():
         there = {key for (key,) in run.trajectories.keys()}
         missing = [job for job in jobs if job.key not in there]
-        api.respond_all(missing, api.ApiOptions(server), keep=keep)
+        for rows in chat_calls.responses(missing, setup):
+            run.calls.append([row.call for row in rows])
+            run.trajectories.append([row.trajectory for row in rows])
 
 
-api.for_each = in_groups
+chat_calls.results_of = partial(many.results_of, rows_per_group=rows_per_keep)
 sys.modules["divtok.cli.app"] = type(sys)("divtok.cli.app")
 sys.modules["divtok.cli.app"].app = lambda standalone_mode: work()
 cli.main()

@@ -12,7 +12,7 @@ from divtok.errors import ModelError, UsageError
 from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.sampler import key_generator
 from divtok.protocols.encode import prompt_ids
-from divtok.records import Sampling, Trajectory, trajectory_key
+from divtok.records import Reason, Sampling, Trajectory, trajectory_key
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, max_length=105)
 GREEDY = Sampling(temperature=0.0, max_length=200)
@@ -161,12 +161,33 @@ def test_a_model_without_an_end_token_is_refused(loaded: Any) -> None:
         generate_batch(loaded, jobs(SAMPLED, 1))
 
 
-def test_a_prompt_without_room_for_a_response_is_refused(loaded: Any) -> None:
-    longest = max(len(prompt_ids(loaded.tokenizer, question)) for question in QUESTIONS)
-    with pytest.raises(UsageError, match=rf"problem .* has {longest} tokens.*sampling\.max_length"):
-        generate_batch(loaded, jobs(replace(SAMPLED, max_length=longest)))
+def test_a_prompt_without_room_for_a_response_is_a_failed_row(loaded: Any) -> None:
+    todo = jobs(SAMPLED)
+    lengths = [len(prompt_ids(loaded.tokenizer, job.problem.question)) for job in todo]
+    longest = max(lengths)
+    short = [replace(job, sampling=replace(SAMPLED, max_length=longest)) for job in todo]
+    made = generate_batch(loaded, short)
+    assert [t.key for t in made] == [job.key for job in short]
+    assert [t.failed for t in made] == [length == longest for length in lengths]
+    (failed,) = (t for t in made if t.failed)
+    assert (failed.text, failed.token_ids, failed.prompt_ids) == ("", (), ())
+    assert isinstance(failed.reason, Reason)
+    assert failed.reason.kind == "too_long"
+    why = f"the prompt has {longest} tokens, which leaves no room within max_length {longest}"
+    assert failed.reason == why
+    # The others are what they would be without it.
+    fitting = [job for job, length in zip(short, lengths, strict=True) if length < longest]
+    assert [t for t in made if not t.failed] == generate_batch(loaded, fitting)
     fits = generate_batch(loaded, jobs(replace(SAMPLED, max_length=longest + 1)))
     assert [len(t.token_ids) for t in fits if len(t.prompt_ids) == longest] == [1]
+
+
+def test_where_no_prompt_leaves_room_nothing_is_decoded(loaded: Any) -> None:
+    loaded.model.generation_config.eos_token_id = None
+    loaded.model.config.eos_token_id = None
+    loaded.tokenizer.eos_token = None  # decoding would be refused
+    made = generate_batch(loaded, jobs(replace(SAMPLED, max_length=1)))
+    assert [t.failed for t in made] == [True] * len(QUESTIONS)
 
 
 def test_a_batch_has_one_sampling(loaded: Any) -> None:

@@ -24,7 +24,7 @@ from divtok.generate.engines.vllm import load_vllm, row_seed
 from divtok.models.load import load_model, load_tokenizer
 from divtok.models.packaged import resolve_model
 from divtok.protocols.encode import prompt_ids
-from divtok.records import Sampling
+from divtok.records import Reason, Sampling
 
 SAMPLING = Sampling(temperature=0.8, top_p=0.9, top_k=20, presence_penalty=1.0, max_length=200)
 
@@ -339,12 +339,28 @@ def test_what_vllm_would_not_sample_as_asked_is_refused(
         engine.generate_batch(jobs(replace(SAMPLING, **changed), 1))
 
 
-def test_lengths_that_leave_no_room_are_refused(fake: FakeVllm, saved_model: str) -> None:
+def test_a_length_that_vllm_was_not_started_for_is_refused(
+    fake: FakeVllm, saved_model: str
+) -> None:
     engine = load_vllm(saved_model, max_length=200)
     with pytest.raises(UsageError, match=r"started for 200 tokens.*is 201"):
         engine.generate_batch(jobs(replace(SAMPLING, max_length=201), 1))
-    with pytest.raises(UsageError, match="leaves no room within max_length 20"):
-        engine.generate_batch(jobs(replace(SAMPLING, max_length=20), 1))
+
+
+def test_a_prompt_without_room_is_a_failed_row_that_vllm_never_sees(
+    fake: FakeVllm, saved_model: str
+) -> None:
+    engine = load_vllm(saved_model, max_length=200)
+    (short,) = engine.generate_batch(jobs(replace(SAMPLING, max_length=20), 1))
+    assert (short.failed, fake.prompts) == (True, [])
+    assert isinstance(short.reason, Reason)
+    assert short.reason.kind == "too_long"
+    first, second = jobs(SAMPLING, 2)
+    fake.answers = [([5, END_TOKEN], "stop")]
+    tight = replace(first, sampling=replace(SAMPLING, max_length=20))
+    rows = engine.generate_batch([tight, second])
+    assert [(t.key, t.failed) for t in rows] == [(tight.key, True), (second.key, False)]
+    assert len(fake.prompts) == 1
 
 
 def test_a_response_vllm_gives_up_is_an_error(fake: FakeVllm, saved_model: str) -> None:

@@ -20,7 +20,6 @@ from divtok.records import Sampling, Trajectory
 from divtok.score import ESTIMATORS
 from divtok.stages import generate as generation
 from divtok.stages import trace as tracing
-from divtok.stages.calls import api_options
 from divtok.stages.choices import check_choices, chosen_estimators, models_read
 from divtok.stages.common import as_read_by, digest_of, spelled_by
 from divtok.store.run import Run
@@ -52,10 +51,15 @@ def refused(*overrides: str) -> str:
     return str(caught.value)
 
 
+def check_engine(config: RunConfig) -> None:
+    for setup in generation.engine_setups(config):
+        config.engine.check(setup)
+
+
 def refused_asking(*overrides: str) -> str:
     """The error of settings that no server could be asked with, raised before the run is begun."""
     with pytest.raises(UsageError) as caught:
-        api_options(load_config(None, overrides))
+        check_engine(load_config(None, overrides))
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.next_step
     return str(caught.value)
@@ -132,7 +136,7 @@ def test_the_api_needs_an_address() -> None:
     message = refused_asking("generate.engine=api", "generators=[gpt]")
     assert "no base URL is given" in message
     assert "--base-url" in message
-    assert api_options(accepted(*API)).server.base_url == URL
+    check_engine(accepted(*API))
 
 
 def test_a_run_that_could_not_ask_is_not_begun(tmp_path: Path) -> None:
@@ -146,26 +150,24 @@ def test_a_run_that_could_not_ask_is_not_begun(tmp_path: Path) -> None:
 
 
 def test_how_a_server_is_asked_comes_from_the_config() -> None:
-    options = api_options(
-        load_config(
-            None,
-            [
-                *API,
-                "generate.api.token_ids=true",
-                "generate.api.extra_body.min_p=0.1",
-                "generate.api.logprobs=true",
-                "served_names.gpt=gpt-4.1-2025",
-                "generate.api.prompt_price=1.5",
-                "generate.api.completion_price=6",
-                "generate.api.token_limit_field=max_completion_tokens",
-            ],
-        )
+    config = load_config(
+        None,
+        [
+            *API,
+            "generators=[gpt, other]",
+            "generate.api.token_ids=true",
+            "generate.api.extra_body.min_p=0.1",
+            "served_names.gpt=gpt-4.1-2025",
+            "sampling.max_length=99",
+            "seed=3",
+        ],
     )
-    assert options.extra_body == {"min_p": 0.1, "return_token_ids": True}
-    assert (options.name_of("gpt"), options.name_of("other")) == ("gpt-4.1-2025", "other")
-    assert (options.logprobs, options.token_limit_field) == (True, "max_completion_tokens")
-    assert (options.prompt_price, options.completion_price) == (1.5, 6.0)
-    assert api_options(load_config(None, API)).extra_body == {}
+    first, second = generation.engine_setups(config)
+    assert first.options.sent == {"min_p": 0.1, "return_token_ids": True}
+    assert first.options.server().base_url == URL
+    assert (first.served_name, second.served_name) == ("gpt-4.1-2025", "other")
+    assert (first.sampling.max_length, first.sampling.seed, first.seed) == (99, 3, 3)
+    assert generation.engine_setups(load_config(None, API))[0].options.sent == {}
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from stages_samples import contents, small_config
 
+from divtok.generate.engines import transformers as local
 from divtok.generate.jobs import Job
 from divtok.records import Grade, Trajectory
 from divtok.stages import evaluate as results
 from divtok.stages import gather as evidence
-from divtok.stages import generate as generation
 from divtok.stages import grade as stages
 from divtok.stages import trace as tracing
 from divtok.stages.run import run_stages
@@ -62,9 +62,9 @@ def attempt(
     monkeypatch: pytest.MonkeyPatch, known: dict[str, Batches]
 ) -> Callable[[Path, Interrupter], Run]:
     """Run all stages in a folder, passing points."""
-    real_model, real_pair = generation.load_model, tracing.load_pair
-    real_generate, real_grade = generation.generate_batch, stages.grade_trajectories
-    real_reply, real_read = evidence.reply_batch, evidence.read_trajectories
+    real_model, real_pair = local.load_model, tracing.load_pair
+    real_generate, real_grade = local.generate_batch, stages.grade_trajectories
+    real_reply, real_read = local.reply_batch, evidence.read_trajectories
     real_reader, real_prm = evidence.load_reader, evidence.load_prm
     real_rename = atomic.rename
     monkeypatch.setattr(stages, "GRADES_PER_SHARD", 3)
@@ -131,13 +131,12 @@ def attempt(
         def model(*names: Any, **options: Any) -> Any:
             return lambda: real_model(*names, **options)
 
-        monkeypatch.setattr(generation, "load_model", model)
-        monkeypatch.setattr(evidence, "load_model", model)
-        monkeypatch.setattr(evidence, "reply_batch", reply)
+        monkeypatch.setattr(local, "load_model", model)
+        monkeypatch.setattr(local, "reply_batch", reply)
         monkeypatch.setattr(evidence, "load_reader", reader)
         monkeypatch.setattr(evidence, "read_trajectories", reread)
         monkeypatch.setattr(evidence, "load_prm", prm)
-        monkeypatch.setattr(generation, "generate_batch", generate)
+        monkeypatch.setattr(local, "generate_batch", generate)
         monkeypatch.setattr(tracing, "load_pair", pair)
         monkeypatch.setattr(stages, "grade_trajectories", grade)
         monkeypatch.setattr(atomic, "rename", rename)

@@ -285,12 +285,14 @@ def print_notes(found: Results) -> None:
 
 def leave_if_failed(store: Run) -> None:
     """Exit code 3 where some rows hold no numbers, with the first reason."""
+    from divtok.stages import evaluate as results
     from divtok.stages import grade as stages
 
     failed = stages.failed_rows(store)
     if failed:
-        # What was imported as failed is nobody's here to try again.
-        again = store.calls.keys() or not all(why.startswith("response: ") for why in failed)
+        # A response that was imported as failed cannot be generated again here.
+        generates = results.stored_config(store).engine.open is not None
+        again = generates or not all(why.startswith("response: ") for why in failed)
         hint = " The same command with --retry-failed tries them again." if again else ""
         say(f"{len(failed)} rows could not be made; the first: {failed[0]}.{hint}")
         raise typer.Exit(EXIT_PARTIAL)

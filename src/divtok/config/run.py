@@ -12,54 +12,27 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, get_args, get_origin
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from divtok.config.tree import override_tree, read_tree
-from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
+from divtok.endpoints.settings import CallsSection
 from divtok.errors import ConfigError, UsageError, did_you_mean
 from divtok.families.presets import FAMILIES, Family, Generator, get_family
-from divtok.generate.extra_body import extra_body_problems
+from divtok.generate.engine import ENGINES, Engine
+from divtok.generate.engines.chat import ApiSection
+from divtok.generate.engines.vllm import VllmSection
 from divtok.grade.grader import DEFAULT_GRADER, GRADERS
 from divtok.models.load import DType
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Sampling, Scalar
-from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.registry import Registry
+from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
+from divtok.section import Fraction, Positive, Section
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
-Engine = Literal["transformers", "vllm", "api", "imported"]
-# Their generators have no weights here, so any name will do.
-FOREIGN_ENGINES: tuple[Engine, ...] = ("api", "imported")
-TokenLimitField = Literal["max_tokens", "max_completion_tokens"]
 Form = Literal["auto", "prompt_logprobs", "echo"]
-
-Positive = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-Price = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Names = Annotated[list[str], Field(min_length=1)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML reads `yes` and `on` as true, which would then pass for the number 1."""
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation is not bool:
-            raise PydanticCustomError("truth_value", "input should not be true or false")
-        return value
 
 
 class SamplingSection(Section):
@@ -72,65 +45,51 @@ class SamplingSection(Section):
     max_length: Positive | None = None
 
 
-class CallsSection(Section):
-    """How patient to be with a server."""
-
-    key_variable: str | None = DEFAULT_KEY_VARIABLE  # environment variable with the key; null: none
-    concurrency: Positive = 8
-    max_attempts: Positive = 6
-    timeout_s: Seconds = 300.0  # one attempt
-    deadline_s: Seconds = 1800.0  # one answer, with all attempts and waits
-    first_wait_s: Seconds = 1.0  # before the second attempt; doubles up to max_wait_s
-    max_wait_s: Seconds = 60.0
-
-    def settings(self, base_url: str) -> ServerSettings:
-        return ServerSettings(
-            base_url,
-            key_variable=self.key_variable,
-            concurrency=self.concurrency,
-            max_attempts=self.max_attempts,
-            timeout_s=self.timeout_s,
-            deadline_s=self.deadline_s,
-            first_wait_s=self.first_wait_s,
-            max_wait_s=self.max_wait_s,
-        )
-
-
-class ApiSection(CallsSection):
-    """Generating through chat completions, where generate.engine is api."""
-
-    base_url: str | None = None
-    token_limit_field: TokenLimitField = "max_tokens"
-    token_ids: bool = False  # ask for them, in vLLM's way
-    logprobs: bool = False  # ask for those of the sampled tokens
-    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])  # sent with each request
-    prompt_price: Price | None = None  # of a million tokens
-    completion_price: Price | None = None
-
-    @field_validator("extra_body")
-    @classmethod
-    def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
-        wrong = extra_body_problems(value)
-        if wrong:
-            raise PydanticCustomError("extra_body", "{wrong}", {"wrong": "; ".join(wrong)})
-        return value
-
-
-class VllmSection(Section):
-    """Generating with vLLM, where generate.engine is vllm."""
-
-    tensor_parallel: Positive = 1  # GPUs that share each layer
-    gpu_memory: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # left out: vLLM's own
-
-
 class GenerateSection(Section):
-    engine: Engine = "transformers"
+    engine: str = "transformers"
     api: ApiSection = ApiSection()
     vllm: VllmSection = VllmSection()
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])  # of another package's engine
     batch_size: Positive = 128
     dtype: DType = "auto"
     device: str | None = None
     device_map: str | None = None  # spreads the model over all GPUs instead
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, name: str) -> str:
+        try:
+            ENGINES.get(name)
+        except UsageError as error:
+            hint = {"hint": error.next_step or ""}
+            raise PydanticCustomError("unknown_engine", "unknown engine. {hint}", hint) from error
+        return name
+
+    @model_validator(mode="after")
+    def _known_options(self) -> Self:
+        found = self.engine_options()
+        if self.options and (found is None or found in (self.api, self.vllm)):
+            why = "options: the engine '{engine}' takes none of these"
+            raise PydanticCustomError("engine_options", why, {"engine": self.engine})
+        return self
+
+    def engine_options(self) -> BaseModel | None:
+        """The options of the engine: its own section here, or `options` as its model reads them."""
+        model = ENGINES.get(self.engine).options
+        if model is None:
+            return None
+        own = [section for section in (self.api, self.vllm) if type(section) is model]
+        return own[0] if own else _engine_options(model, self.options)
+
+
+def _engine_options(model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"options.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()
+        )
+        raise PydanticCustomError("engine_options", "{wrong}", {"wrong": wrong}) from error
 
 
 class GradeSection(Section):
@@ -308,6 +267,15 @@ class RunConfig(Section):
     def preset(self) -> Family:
         return get_family(self.family)
 
+    @property
+    def engine(self) -> Engine:
+        return ENGINES.get(self.generate.engine)
+
+    @property
+    def weights_here(self) -> bool:
+        """Whether generators have weights here; where they have none, any name will do."""
+        return self.engine.weights_here
+
     def benchmark_names(self) -> list[str]:
         return list(self.benchmarks or self.preset.benchmarks)
 
@@ -315,7 +283,7 @@ class RunConfig(Section):
         family = self.preset
         if self.generators is None:
             return list(family.generators)
-        foreign = self.generate.engine in FOREIGN_ENGINES
+        foreign = not self.weights_here
         return [family.generator(model, foreign=foreign) for model in self.generators]
 
     def sampling_for(self, generator: Generator) -> Sampling:
@@ -430,9 +398,11 @@ def _describe(item: ErrorDetails) -> str:
         return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
     if item["type"] == "unknown_key":
         return item["msg"]
+    # Without their values, which may be secrets.
     if item["type"] == "extra_body":
-        # Without its value, which may be a secret.
         return f"{key}: {item['msg']}. Leave it out of extra_body."
+    if item["type"] == "engine_options":
+        return f"{key}.{item['msg']}."
     shown = repr(item["input"])
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     message = item["msg"][0].lower() + item["msg"][1:]

@@ -1,7 +1,7 @@
 """The parts of a chat message and the words for how it ended, under the names that servers have.
 
 One reading for responses that are asked for and for those that come from files. Knows neither of
-them: what is no text is a `NotText`, and whoever reads says where it stood.
+them: what is not text is a `NotText`, and the caller says where it was found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from divtok.records import FinishReason
 
-# Any other word is an end that we know nothing of.
+# Any other word is an end that we do not know.
 _ENDS: Mapping[str, FinishReason] = {
     "stop": "stop",
     "eos": "stop",
@@ -38,14 +38,14 @@ def finish_reason_of(word: Any) -> FinishReason:
 
 
 def with_reasoning(reasoning: str | None, text: str | None) -> str:
-    """One response from two parts that a server gave apart: a blank line stands between them."""
+    """One response from two parts that a server gave apart, with a blank line between them."""
     return "\n\n".join(part for part in (reasoning, text) if part)
 
 
 def message_parts(message: Any) -> tuple[str | None, str | None]:
     """The reasoning and the text of a message; None for what it does not have.
 
-    Reasoning stands in a field beside the content, or in parts of a content that is a list.
+    Reasoning is in a field beside the content, or in parts of a content that is a list.
     """
     if not isinstance(message, dict):
         raise NotText("a message is not a JSON object")
@@ -70,7 +70,7 @@ def _part_text(part: Any) -> tuple[bool, str]:
     if kind in _TEXT_PARTS:
         return False, _text(part.get("text"), "content")
     if kind == "reasoning":
-        # What was redacted is left as ciphertext, beside which a summary may stand.
+        # What was redacted is left as ciphertext, with a summary beside it at times.
         text = (part.get("summary") or "") if part.get("redacted") else part.get("reasoning")
         return True, _text(text, "reasoning")
     raise NotText(f"a message has a part that is not text ('{kind}')")

@@ -1,6 +1,6 @@
 """Ask a server one thing until there is an answer, the time is up, or asking again is pointless.
 
-What is asked and whether an answer is one is the caller's business. The key is read from the
+What is asked, and whether an answer can be used, is up to the caller. The key is read from the
 environment when the client is made and goes into one header; it is in no text that leaves here.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,11 +16,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from divtok.endpoints.connection import http_client, key_from_environment
-from divtok.endpoints.refusals import Refusal, general_step, may_pass
 from divtok.endpoints.settings import ServerSettings
-from divtok.endpoints.waiting import Pauses, retry_after
-from divtok.endpoints.words import error_code, hide, message_in, tidy
+from divtok.endpoints.words import (
+    Refusal,
+    error_code,
+    general_step,
+    hide,
+    may_pass,
+    message_in,
+    retry_after,
+    tidy,
+)
 from divtok.errors import ServerError, ServerUnreachableError
+from divtok.records import Reason
 
 if TYPE_CHECKING:
     import httpx2
@@ -32,27 +41,29 @@ MAX_ERROR_BYTES = 64 * 2**10
 # are hidden in what a server says about itself, but not in what a model wrote.
 SHORTEST_SECRET = 12
 
-# A next step for a refusal's status and words, from those who know what was asked; None for those
-# they know nothing of.
+# A hint for a refusal's status and words, from whoever knows what was asked; None where a general
+# one will do.
 NextStep = Callable[[int, str], str | None]
 
 
 class Unusable(Exception):
-    """An answer that is no answer: worth another attempt."""
+    """An answer that is not what was asked for: worth another attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posted(Generic[T]):
     """What came of asking. `reason` is set if and only if there is no value.
 
-    `setbacks` are the attempts that came to nothing, in order, each in one line.
+    Its kind is "refused" where the server refused this request alone, "unusable" where its last
+    answer could not be used, and "no_answer" otherwise. `setbacks` are the failed attempts, in
+    order, each in one line.
     """
 
     value: T | None
     attempts: int
     setbacks: tuple[str, ...]
     seconds: float
-    reason: str | None
+    reason: Reason | None
 
 
 class ServerClient:
@@ -65,7 +76,7 @@ class ServerClient:
         self.settings = settings
         self._key = key_from_environment(settings)
         self._http = http_client(settings, self._key)
-        self._pauses = Pauses(settings)
+        self._pauses = _Pauses(settings)
         self._reached = False
         self._proved = proved
         self._open_posts: set[asyncio.Future[None]] = set()  # neither answered nor refused so far
@@ -93,14 +104,14 @@ class ServerClient:
         """Send `body` and hand the parsed answer to `accept`, which raises `Unusable` for garbage.
 
         Gives up with a reason after `max_attempts` or at the deadline. A server that was never
-        there is a `ServerError`, and so is a refusal that asking again cannot change, with
+        reached is a `ServerError`, and so is a refusal that asking again cannot change, with
         `next_step` or else a general one.
 
-        But once this client has had any answer, a 400, 413 or 422 is taken to be about this request
-        alone, and is given back as the reason. Before that, such a refusal waits for the requests
-        that are under way at that moment: an answer to one of them decides that it is about this
-        request alone; where none gets one, it is a `ServerError`, since every request would be
-        refused.
+        But once this client has received any answer, a 400, 413 or 422 is taken to be about this
+        request alone, and is given back as the reason. Before that, such a refusal waits for the
+        requests that are under way at that moment: an answer to one of them decides that it is
+        about this request alone; where none gets one, it is a `ServerError`, since every request
+        would be refused.
         """
         content = json.dumps(body, allow_nan=False).encode("ascii")
         began = time.monotonic()
@@ -117,7 +128,7 @@ class ServerClient:
             if not (refusal.may_be_about_one and await self._is_proved()):
                 raise self._error_of(refusal, path, next_step) from None
             setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
-            reason = f"The server refused this request with {setbacks[-1]}"
+            reason = Reason("refused", f"The server refused this request with {setbacks[-1]}")
             return Posted(None, len(setbacks), tuple(setbacks), seconds, reason)
         finally:
             self._settle(settled)
@@ -130,18 +141,18 @@ class ServerClient:
             raise self._error_of(refusal, path, None) from None
         if posted.value is None:
             raise ServerError(
-                f"{self.settings.url(path)} could not be had: {posted.reason}",
+                f"{self.settings.url(path)} could not be read: {posted.reason}",
                 next_step="Look at the server's log, and try again when it is up.",
             )
         return posted.value[0]
 
     def without_key(self, text: str) -> str:
-        """An answer's text with *** wherever the key stood, unless that is a mere placeholder."""
+        """An answer's text with *** in place of the key, unless that is a mere placeholder."""
         secret = self._key is not None and len(self._key) >= SHORTEST_SECRET
         return hide(text, self._key) if secret else text
 
     async def _is_proved(self) -> bool:
-        """Whether the server answers anybody; waits for those that ask it now, if need be."""
+        """Whether the server answers any request; waits for those under way, if need be."""
         others = set(self._open_posts)
         while others and not self._proved:
             _, others = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +171,7 @@ class ServerClient:
         accept: Callable[[Any], T],
         setbacks: list[str],
     ) -> Posted[T]:
-        """Attempts until there is an end to it; adds to `setbacks`. Raises a `Refusal`."""
+        """Attempts until one succeeds or none is left; adds to `setbacks`. Raises a `Refusal`."""
         began = time.monotonic()
         deadline = began + self.settings.deadline_s
         while True:
@@ -168,7 +179,7 @@ class ServerClient:
                 value = accept(await self._attempt(method, path, content, deadline))
                 return Posted(value, len(setbacks) + 1, tuple(setbacks), _since(began), None)
             except Unusable as error:
-                setback = _Setback(f"the answer cannot be used: {error}")
+                setback = _Setback(f"the answer cannot be used: {error}", kind="unusable")
             except _Setback as error:
                 setback = error
             setbacks.append(tidy(setback.why, self._key))
@@ -178,7 +189,8 @@ class ServerClient:
                 continue
             if not self._reached:
                 self._raise_unreachable(setbacks)
-            return Posted(None, len(setbacks), tuple(setbacks), _since(began), reason)
+            why = Reason(setback.kind, reason)
+            return Posted(None, len(setbacks), tuple(setbacks), _since(began), why)
 
     async def _attempt(self, method: str, path: str, content: bytes | None, deadline: float) -> Any:
         """One answer as parsed JSON, or a `_Setback`, or a `Refusal`."""
@@ -186,7 +198,7 @@ class ServerClient:
 
         limit = min(self.settings.timeout_s, deadline - time.monotonic())
         if limit <= 0:
-            raise _Setback("the pause took all the time there was")
+            raise _Setback("the pause took all the time that was left")
         try:
             # One limit for all of it: a server that sends a byte now and then meets it too.
             async with asyncio.timeout(limit):
@@ -201,7 +213,7 @@ class ServerClient:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             start = message_in(body[:MAX_ERROR_BYTES]).strip() or "it is empty"
-            raise _Setback(f"the answer is no JSON: {start}") from error
+            raise _Setback(f"the answer is not JSON: {start}") from error
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content is not None else None
@@ -247,12 +259,34 @@ class ServerClient:
 
 
 class _Setback(Exception):
-    """An attempt that came to nothing: why, and the seconds the server asks us to wait."""
+    """A failed attempt: why, and the seconds the server asks us to wait."""
 
-    def __init__(self, why: str, wait: float | None = None) -> None:
+    def __init__(self, why: str, wait: float | None = None, *, kind: str = "no_answer") -> None:
         super().__init__(why)
         self.why = why
         self.wait = wait
+        self.kind = kind
+
+
+class _Pauses:
+    """The pauses between attempts under some settings."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._first, self._most = settings.first_wait_s, settings.max_wait_s
+        # Seeded: jitter has to differ between rows, not between runs.
+        self._jitter = random.Random("divtok.endpoints")
+
+    def after(self, attempt: int, asked: float | None) -> float:
+        """Seconds to wait after this attempt, counted from 1; never less than was `asked` for.
+
+        Where the server does not ask: between half of the doubled pause and all of it. Where it
+        does: as asked, and up to one first pause more, so that not everyone comes back at once.
+        """
+        if asked is not None:
+            return asked + self._first * self._jitter.random()
+        # Doubling stops where it can no longer matter; 2**2000 does not fit a float.
+        doubled = min(self._most, self._first * 2.0 ** min(attempt - 1, 64))
+        return doubled * (0.5 + 0.5 * self._jitter.random())
 
 
 def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
@@ -261,7 +295,7 @@ def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
     if may_pass(status, code):
         raise _Setback(f"HTTP {status}: {said}", retry_after(response.headers))
     if status < 400:
-        said = f"it sends us on to {response.headers.get('location', 'nowhere')}"
+        said = f"it redirects to {response.headers.get('location', 'nowhere')}"
     raise Refusal(status, said, code)
 
 

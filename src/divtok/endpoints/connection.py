@@ -22,7 +22,7 @@ KEEPALIVE_S = 2.0
 
 
 def key_from_environment(settings: ServerSettings) -> str | None:
-    """The key to send, if there is one; `UsageError` where it cannot be one or must not be sent."""
+    """The key to send, if there is one; `UsageError` where it is malformed or must not be sent."""
     variable = settings.key_variable
     if not variable:
         return None

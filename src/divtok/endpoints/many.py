@@ -1,23 +1,87 @@
-"""Work through many items with one server, some at a time, and hand results over as they come.
+"""Work through many items with one server, some at a time, and get results as they come.
 
-Knows neither what the work is nor where results go.
+Knows neither what the work is nor where results go. The event loop has a thread of its own, so that
+results can be pulled from any code, also from a notebook, where a loop is running already.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from queue import Empty, Queue
+from types import FrameType
+from typing import Any, TypeAlias, TypeVar
 
 from divtok.endpoints.client import ServerClient
 from divtok.endpoints.settings import ServerSettings
-from divtok.endpoints.stopping import Stopper
 from divtok.errors import UsageError
 
 I = TypeVar("I")  # noqa: E741 (an item)
 R = TypeVar("R")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Where a wait cannot be interrupted, as on Windows, this is how long a signal goes unnoticed.
+_LONGEST_WAIT_S = 1.0
+
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
+# Results in tuples of one; None says that there are no more.
+_Finished: TypeAlias = Queue[tuple[R] | None]
+
+
+def results_of(
+    items: Iterable[I],
+    work: Callable[[ServerClient, I], Awaitable[R]],
+    settings: ServerSettings,
+    *,
+    rows_per_group: int = 64,
+    seconds_per_group: float = 10.0,
+    proved: bool = False,
+) -> Generator[list[R]]:
+    """Do the work for every item, at most `concurrency` at a time, and yield the results in groups.
+
+    They come in the order in which they are finished, `rows_per_group` at a time or whatever there
+    is after `seconds_per_group`. Whatever ends the work early, an error or a signal, results that
+    are finished are yielded first. Close the generator where it may be left early: that ends the
+    work.
+
+    `proved` says that the server is known to answer such work, so that a refusal of the very first
+    item is no reason to stop, see `ServerClient.post`.
+    """
+    if rows_per_group < 1 or seconds_per_group <= 0:
+        raise UsageError("Results are handed over after 1 row or more, and after some time.")
+    # Where it is full it holds the event loop up: a kill must not cost many answers that were paid
+    # for, so no more are asked for than can be taken.
+    finished: _Finished[R] = Queue(rows_per_group)
+    stopper = _Stopper()
+    failures: list[BaseException] = []
+    # Not `join`, which takes a thread for ended once an exception has interrupted it.
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            stopper.run(_work_through(iter(items), work, settings, finished, proved=proved))
+        except BaseException as error:  # noqa: BLE001 (it is raised again in the calling thread)
+            failures.append(error)
+        finally:
+            finished.put(None)
+            ended.set()
+
+    thread = threading.Thread(target=run, name="divtok-servers")
+    with stopper.taking_signals():
+        thread.start()
+        try:
+            yield from _groups(finished, rows_per_group, seconds_per_group)
+        finally:
+            stopper.ask()
+            while not ended.wait(0.01):
+                _throw_away(finished)  # or it would hold the loop up for ever
+            thread.join()
+        if failures:
+            raise failures[0]
 
 
 def for_each(
@@ -26,136 +90,141 @@ def for_each(
     settings: ServerSettings,
     *,
     keep: Callable[[Sequence[R]], None],
-    rows_per_keep: int = 64,
-    seconds_per_keep: float = 10.0,
     proved: bool = False,
 ) -> None:
-    """Do the work for every item, at most `concurrency` at a time, and give the results to `keep`.
+    """`results_of` with each group given to `keep`; returns when all is done.
 
-    Results come in the order in which they are finished, `rows_per_keep` at a time or whatever
-    there is after `seconds_per_keep`. `keep` runs in the event loop's thread and never beside
-    itself. Whatever ends the work early, an error or a signal, results that are finished are handed
-    over first; only what `keep` itself failed on is not offered again.
-
-    `proved` says that the server is known to answer such work, so that a refusal of the very first
-    item is no reason to stop, see `ServerClient.post`.
-
-    Returns when all is done. Where an event loop runs in this thread already, as in a notebook,
-    the work is done in another thread.
+    What `keep` itself failed on is not offered again.
     """
-    if rows_per_keep < 1 or seconds_per_keep <= 0:
-        raise UsageError("Results are handed over after 1 row or more, and after some time.")
-    shelf = _Shelf(keep, rows_per_keep, seconds_per_keep)
-    stopper = Stopper()
-    coroutine = _work_through(iter(items), work, settings, shelf, proved=proved)
-    if _loop_is_running():
-        _run_in_thread(stopper, coroutine)
-    else:
-        with stopper.taking_signals():
-            stopper.run(coroutine)
+    with closing(results_of(items, work, settings, proved=proved)) as groups:
+        for rows in groups:
+            keep(rows)
 
 
 async def _work_through(
     items: Iterator[I],
     work: Callable[[ServerClient, I], Awaitable[R]],
     settings: ServerSettings,
-    shelf: _Shelf[R],
+    finished: _Finished[R],
     *,
     proved: bool,
 ) -> None:
     async def worker(client: ServerClient) -> None:
         for item in items:  # shared: each worker takes the next one
-            shelf.put(await work(client, item))
+            finished.put((await work(client, item),))
 
-    try:
-        async with ServerClient(settings, proved=proved) as client:
-            workers = [asyncio.create_task(worker(client)) for _ in range(settings.concurrency)]
-            try:
-                await _watch(workers, shelf)
-            finally:
-                for task in workers:
-                    task.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-    finally:
-        shelf.empty()
-
-
-async def _watch(workers: list[asyncio.Task[None]], shelf: _Shelf[Any]) -> None:
-    """Until all workers are done, or one has failed, whose exception is raised."""
-    working: set[asyncio.Task[None]] = set(workers)
-    while working:
-        done, working = await asyncio.wait(
-            working, timeout=shelf.seconds_left(), return_when=asyncio.FIRST_EXCEPTION
-        )
-        for task in done:
-            task.result()
-        shelf.empty_when_due()
-
-
-class _Shelf(Generic[R]):
-    """Finished results that wait for the next hand-over."""
-
-    def __init__(
-        self, keep: Callable[[Sequence[R]], None], most_rows: int, most_seconds: float
-    ) -> None:
-        self._keep = keep
-        self._most_rows, self._most_seconds = most_rows, most_seconds
-        self._rows: list[R] = []
-        self._due = time.monotonic() + most_seconds
-        self._broken = False
-
-    def put(self, row: R) -> None:
-        self._rows.append(row)
-        if len(self._rows) >= self._most_rows:
-            self.empty()
-
-    def seconds_left(self) -> float:
-        return max(0.0, self._due - time.monotonic())
-
-    def empty_when_due(self) -> None:
-        if time.monotonic() >= self._due:
-            self.empty()
-
-    def empty(self) -> None:
-        rows, self._rows = self._rows, []
-        self._due = time.monotonic() + self._most_seconds
-        if not rows or self._broken:
-            return
-        self._broken = True  # until it has gone well: a store that failed once is left alone
-        self._keep(rows)
-        self._broken = False
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _run_in_thread(stopper: Stopper, coroutine: Coroutine[Any, Any, None]) -> None:
-    failures: list[BaseException] = []
-    # Not `join`, which takes a thread for ended once an exception has interrupted it.
-    ended = threading.Event()
-
-    def run() -> None:
+    async with ServerClient(settings, proved=proved) as client:
+        workers = [asyncio.create_task(worker(client)) for _ in range(settings.concurrency)]
         try:
-            stopper.run(coroutine)
-        except BaseException as error:  # noqa: BLE001 (it is raised again in the calling thread)
-            failures.append(error)
+            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
         finally:
-            ended.set()
+            for task in workers:
+                task.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
-    thread = threading.Thread(target=run, name="divtok-servers")
-    thread.start()
-    try:
-        ended.wait()
-    except BaseException:
-        stopper.ask()
-        ended.wait()
-        raise
-    finally:
-        thread.join()
-    if failures:
-        raise failures[0]
+
+def _groups(finished: _Finished[R], most_rows: int, most_seconds: float) -> Iterator[list[R]]:
+    rows: list[R] = []
+    due = time.monotonic() + most_seconds
+    while True:
+        try:
+            row = finished.get(timeout=max(0.0, min(due - time.monotonic(), _LONGEST_WAIT_S)))
+        except Empty:
+            row = ()
+        if row is None:
+            break
+        rows += row
+        if len(rows) >= most_rows or time.monotonic() >= due:
+            if rows:
+                yield rows
+            rows, due = [], time.monotonic() + most_seconds
+    if rows:
+        yield rows
+
+
+def _throw_away(finished: _Finished[R]) -> None:
+    with suppress(Empty):
+        while True:
+            finished.get_nowait()
+
+
+class _Stopper:
+    """Runs one coroutine and can be told from outside to cancel it.
+
+    A signal's handler may raise, as Python's own does on an interrupt, and would do so wherever the
+    main thread happens to be, also in the middle of storing rows. So what it raises is caught here,
+    the work is cancelled, and the exception goes on its way when the work has ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal may come while this very thread holds it
+        self._task: asyncio.Task[None] | None = None
+        self._asked = False
+        self._raised: BaseException | None = None
+
+    def ask(self) -> None:
+        """Cancel the coroutine, or make sure that it does not begin. From any thread."""
+        with self._lock:
+            self._asked = True
+            if self._task is not None:
+                loop = self._task.get_loop()
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(self._task.cancel)
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run it in an event loop of this thread; ends quietly where it was asked to stop."""
+        try:
+            asyncio.run(self._attached(coroutine))
+        except asyncio.CancelledError:
+            if not self._asked:
+                raise
+
+    async def _attached(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        with self._lock:
+            self._task = asyncio.ensure_future(coroutine)
+            if self._asked:
+                self._task.cancel()
+        try:
+            await self._task
+        finally:
+            with self._lock:
+                self._task = None
+
+    @contextmanager
+    def taking_signals(self) -> Generator[None]:
+        """In the main thread: what a handler raises meanwhile is raised at the end of the block."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        originals = {number: signal.getsignal(number) for number in _SIGNALS}
+        ours = {
+            number: self._carrying(original)
+            for number, original in originals.items()
+            if callable(original)
+        }
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        try:
+            yield
+        finally:
+            for number, handler in ours.items():
+                if signal.getsignal(number) is handler:
+                    signal.signal(number, originals[number])
+            if self._raised is not None:
+                raise self._raised
+
+    def _carrying(self, original: Handler) -> Handler:
+        def handler(number: int, frame: FrameType | None) -> None:
+            # The next one of its kind is for the original, which may end the process at once.
+            signal.signal(number, original)
+            try:
+                original(number, frame)
+            except BaseException as raised:  # noqa: BLE001 (it is raised again when the work has ended)
+                self._raised = raised
+                self.ask()
+            else:
+                signal.signal(number, handler)
+
+        return handler

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from divtok.errors import UsageError
+from divtok.section import Positive, Seconds, Section
 
 MAX_CONCURRENCY = 1024
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
@@ -21,7 +22,7 @@ class ServerSettings:
     """A server's address and the limits on asking it. Times are in seconds.
 
     The key is the value of the environment variable `key_variable`; where that is not set, or is
-    None or empty, none is sent. It is no part of the settings, so that it cannot get into a file
+    None or empty, none is sent. It is not part of the settings, so that it cannot get into a file
     with them. The key of the usual variable is not sent over plain http to another machine.
     """
 
@@ -54,7 +55,7 @@ class ServerSettings:
         if wrong:
             raise UsageError(
                 f"The settings of a server are wrong: {'; '.join(wrong)}.",
-                next_step="Put them right in the config or on the command line.",
+                next_step="Correct them in the config or on the command line.",
             )
 
     def url(self, path: str) -> str:
@@ -81,17 +82,34 @@ class ServerSettings:
         return any(a.is_loopback or a.is_unspecified for a in (address, mapped) if a is not None)
 
 
+class CallsSection(Section):
+    """A config's word on how patient to be with a server; see `ServerSettings`."""
+
+    key_variable: str | None = DEFAULT_KEY_VARIABLE  # environment variable with the key; null: none
+    concurrency: Positive = 8
+    max_attempts: Positive = 6
+    timeout_s: Seconds = 300.0  # one attempt
+    deadline_s: Seconds = 1800.0  # one answer, with all attempts and waits
+    first_wait_s: Seconds = 1.0  # before the second attempt; doubles up to max_wait_s
+    max_wait_s: Seconds = 60.0
+
+    def settings(self, base_url: str) -> ServerSettings:
+        return ServerSettings(
+            base_url, **{name: getattr(self, name) for name in CallsSection.model_fields}
+        )
+
+
 def _url_problem(url: object) -> str | None:
     """What is wrong with a base URL. Never shows what may be a password."""
     if not isinstance(url, str) or not url:
         return "base_url is missing"
     if not url.isascii() or not url.isprintable() or " " in url:
-        return "base_url holds a blank or a character that does not belong into a URL"
+        return "base_url holds a blank or a character that does not belong in a URL"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        return f"base_url is no URL ({error})" if "@" not in url else "base_url is no URL"
+        return f"base_url is not a URL ({error})" if "@" not in url else "base_url is not a URL"
     if "@" in parts.netloc:
         return "base_url holds a user name or a password; keys come from the environment"
     if parts.scheme not in ("http", "https"):

@@ -1,11 +1,11 @@
-"""Trajectories from a transformers model: batched, seeded per key, token ids kept.
+"""Jobs, each of which is to become one trajectory, and how a model that is loaded here does them.
 
 Knows nothing of where jobs come from and where trajectories go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,14 @@ from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import prompt_ids
-from divtok.records import Problem, Sampling, Trajectory, trajectory_key
+from divtok.records import (
+    FinishReason,
+    Problem,
+    Reason,
+    Sampling,
+    Trajectory,
+    trajectory_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,31 @@ class Job:
             sample=self.sample,
         )
 
+    def trajectory(
+        self,
+        text: str,
+        finish_reason: FinishReason,
+        *,
+        prompt_ids: tuple[int, ...] = (),
+        token_ids: tuple[int, ...] = (),
+        reason: str | None = None,
+    ) -> Trajectory:
+        """What the job has become."""
+        return Trajectory(
+            key=self.key,
+            problem_id=self.problem.id,
+            benchmark=self.problem.benchmark,
+            sample=self.sample,
+            generator=self.generator,
+            prompt_ids=prompt_ids,
+            token_ids=token_ids,
+            text=text,
+            finish_reason=finish_reason,
+            protocol=self.protocol,
+            sampling=self.sampling,
+            reason=reason,
+        )
+
 
 def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]:
     """One trajectory for each job, in order. All jobs of a batch share their sampling."""
@@ -44,35 +76,47 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
         raise UsageError(
             "All jobs of a batch must share one sampling.", next_step="Split the batch."
         )
-    asks = [ask_of(loaded.tokenizer, job) for job in jobs]
-    written = decode(loaded, asks, sampling)
-    return [trajectory_of(*row) for row in zip(jobs, asks, written, strict=True)]
+    return written_by(
+        lambda _, asks: decode(loaded, asks, sampling), tokenizer=loaded.tokenizer, jobs=jobs
+    )
 
 
-def ask_of(tokenizer: Any, job: Job) -> Ask:
+def written_by(
+    write: Callable[[Sequence[Job], Sequence[Ask]], Sequence[Written]],
+    *,
+    tokenizer: Any,
+    jobs: Sequence[Job],
+) -> list[Trajectory]:
+    """One trajectory for each job, in order, from what `write` gives for their prompts.
+
+    A prompt that leaves no room for a response is not given to `write`: its row is a failed one.
+    """
+    asks = [_ask(tokenizer, job) for job in jobs]
+    fitting = [row for row, ask in enumerate(asks) if ask.limit > 0]
+    written = write([jobs[r] for r in fitting], [asks[r] for r in fitting]) if fitting else []
+    responses = dict(zip(fitting, written, strict=True))
+    return [
+        _trajectory(job, ask, responses.get(row))
+        for row, (job, ask) in enumerate(zip(jobs, asks, strict=True))
+    ]
+
+
+def _ask(tokenizer: Any, job: Job) -> Ask:
     """The prompt of a job, with what its max_length leaves for the response."""
-    problem, max_length = job.problem, job.sampling.max_length
-    prompt = prompt_ids(tokenizer, problem.question, protocol=job.protocol)
-    if len(prompt) >= max_length:
-        raise UsageError(
-            f"The prompt of {problem.benchmark} problem '{problem.id}' has {len(prompt)} tokens, "
-            f"which leaves no room within max_length {max_length}.",
-            next_step="Raise sampling.max_length, or leave that problem out.",
+    prompt = prompt_ids(tokenizer, job.problem.question, protocol=job.protocol)
+    return Ask(job.key, prompt, limit=job.sampling.max_length - len(prompt))
+
+
+def _trajectory(job: Job, ask: Ask, response: Written | None) -> Trajectory:
+    if response is None:
+        why = (
+            f"the prompt has {len(ask.prompt)} tokens, which leaves no room within max_length "
+            f"{job.sampling.max_length}"
         )
-    return Ask(job.key, prompt, limit=max_length - len(prompt))
-
-
-def trajectory_of(job: Job, ask: Ask, response: Written) -> Trajectory:
-    return Trajectory(
-        key=job.key,
-        problem_id=job.problem.id,
-        benchmark=job.problem.benchmark,
-        sample=job.sample,
-        generator=job.generator,
+        return job.trajectory("", "failed", reason=Reason("too_long", why))
+    return job.trajectory(
+        response.text,
+        response.finish_reason,
         prompt_ids=ask.prompt,
         token_ids=response.token_ids,
-        text=response.text,
-        finish_reason=response.finish_reason,
-        protocol=job.protocol,
-        sampling=job.sampling,
     )

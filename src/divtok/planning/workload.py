@@ -163,8 +163,8 @@ def notes(job: Job) -> Iterator[str]:
     model, fact = job.generator.model, job.facts[job.generator.model]
     if model in API_MODELS:
         yield (
-            f"{model} is reached through an API, which divtok does not call: its trajectories "
-            "must be in the run's folder before the other steps."
+            f"{model} is reached through an API: give its server (generate.api.base_url) and put "
+            f"its key into the environment variable {job.config.generate.api.key_variable}."
         )
     if len(job.there.keys) > job.responses:
         yield (

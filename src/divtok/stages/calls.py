@@ -1,4 +1,4 @@
-"""Generators behind a server: how the config says to ask them, and what asking took."""
+"""What it took to get answers from a server: added up over attempts, and told to the user."""
 
 from __future__ import annotations
 
@@ -6,49 +6,38 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from divtok.config.run import RunConfig
-from divtok.errors import ConfigError
-from divtok.generate.engines.chat import ApiOptions
 from divtok.progress import say
 from divtok.records import Call, CallPurpose
 from divtok.store.run import Run
 
 N = TypeVar("N", int, float)
 
-# What makes vLLM's server send the token ids along.
-_TOKEN_IDS = {"return_token_ids": True}
 
+class Calls:
+    """The calls of a run for one purpose: those before, and those that this command makes."""
 
-def api_options(config: RunConfig) -> ApiOptions:
-    section = config.generate.api
-    if section.base_url is None:
-        raise ConfigError(
-            "There is no server to ask: generate.engine is api, but no base URL is given.",
-            next_step="Give one: --base-url http://127.0.0.1:8000/v1",
-        )
-    return ApiOptions(
-        section.settings(section.base_url),
-        model_names=config.served_names,
-        token_limit_field=section.token_limit_field,
-        logprobs=section.logprobs,
-        extra_body=section.extra_body | (_TOKEN_IDS if section.token_ids else {}),
-        prompt_price=section.prompt_price,
-        completion_price=section.completion_price,
-    )
+    def __init__(self, run: Run, purpose: CallPurpose) -> None:
+        self._run = run
+        self._purpose: CallPurpose = purpose
+        before = run.calls.read()
+        self._earlier = {call.key: call for call in before if call.purpose == purpose}
+        self._made: set[str] = set()
+        # (server, model) pairs: a refusal of one request is then about that request alone.
+        self.answered = frozenset((c.server, c.model) for c in before if c.reason is None)
 
+    def keep(self, calls: Iterable[Call | None]) -> None:
+        found = [call for call in calls if call is not None]
+        self._made |= {call.key for call in found}
+        self._run.calls.append(added_up(found, self._earlier))
 
-def has_answered(run: Run, config: RunConfig, generator: str) -> bool:
-    """Whether the server has answered for this generator before: then it knows such requests."""
-    options = api_options(config)
-    server, model = options.server.base_url, options.name_of(generator)
-    return any(
-        call.reason is None and (call.server, call.model) == (server, model)
-        for call in run.calls.read()
-    )
+    def say_what_they_took(self) -> None:
+        """One line on the calls of this command, if there were any."""
+        if self._made:
+            say_what_calls_took(self._run, self._purpose, self._made)
 
 
 def added_up(calls: Iterable[Call], earlier: Mapping[str, Call]) -> list[Call]:
-    """Each call with what an earlier try for the same key had taken: a retry costs twice."""
+    """Each call with what an earlier one for the same key took: a retry costs twice."""
     return [_sum(earlier[call.key], call) if call.key in earlier else call for call in calls]
 
 
@@ -81,11 +70,11 @@ def say_what_calls_took(run: Run, purpose: CallPurpose, keys: Collection[str]) -
     written = sum(c.completion_tokens or 0 for c in counted)
     costs = [call.cost for call in calls if call.cost is not None]
     parts = [
-        f"{len(calls) - failed:,} of {len(calls):,} had, in {attempts:,} calls",
+        f"{len(calls) - failed:,} of {len(calls):,} received, in {attempts:,} calls",
         f"{asked:,} tokens read and {written:,} written" if counted else "tokens not counted",
         f"cost {sum(costs):.4f}" if costs else "",
     ]
     if counted and len(counted) < len(calls) - failed:
-        parts.append(f"of {len(calls) - failed - len(counted):,} answers the tokens are not known")
+        parts.append(f"tokens of {len(calls) - failed - len(counted):,} answers not counted")
     title = {"response": "responses", "reply": "replies"}[purpose]
     say(f"{title}: " + "; ".join(part for part in parts if part))

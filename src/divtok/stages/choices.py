@@ -111,7 +111,8 @@ def _check_servers(config: RunConfig) -> None:
                 )
     generators = config.generator_presets()
     readers = [ref for g in generators for pair in config.pairs_for(g) for ref in pair]
-    asked = [g.model for g in generators] if config.generate.engine == "api" else []
+    served = not config.weights_here and config.engine.open is not None
+    asked = [g.model for g in generators] if served else []
     for key, named, models in (
         ("servers", config.servers, readers),
         ("tokenizers", config.tokenizers, list(config.servers)),

@@ -1,1 +1,1 @@
-"""What trajectories come from: transformers, vLLM or a server."""
+"""The engines that ship with divtok, one a file; see `divtok.generate.engine`."""

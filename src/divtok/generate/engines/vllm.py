@@ -1,4 +1,4 @@
-"""Trajectories from a local model through vLLM: many rows at once, on one GPU or several.
+"""The engine "vllm": a model in vLLM's own processes, many rows at once, on one GPU or several.
 
 The prompts are divtok's own token ids, and ids and text are kept as the transformers engine keeps
 them. Each row has its own seed, but vLLM draws and rounds in its own way, so the tokens are not
@@ -10,14 +10,26 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from divtok.errors import ModelError, UsageError
+from pydantic import Field
+
+from divtok.errors import ConfigError, ModelError, UsageError
 from divtok.generate.decoding import Ask, Written
-from divtok.generate.jobs import Job, ask_of, trajectory_of
+from divtok.generate.engine import (
+    Engine,
+    EngineSetup,
+    Generated,
+    Write,
+    register,
+    weights_identity,
+)
+from divtok.generate.engines.transformers import REPLIES
+from divtok.generate.jobs import Job, written_by
 from divtok.models.errors import need_module, need_transformers, reading
 from divtok.models.load import (
     DType,
@@ -29,6 +41,7 @@ from divtok.models.load import (
     resolve_dtype,
 )
 from divtok.records import Sampling, Trajectory
+from divtok.section import Positive, Section
 
 # vLLM quietly raises a temperature between 0 and this one, and takes none above the other.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.01, 2.0
@@ -60,7 +73,7 @@ class Vocabulary:
     """What sampling must know of a model's ids.
 
     `end_ids` end a response. `padding` are ids that only fill up the model's output layer: they
-    stand for no token and are never sampled.
+    are not tokens and are never sampled.
     """
 
     tokenizer: Any
@@ -68,7 +81,14 @@ class Vocabulary:
     padding: range
 
 
-class VllmEngine:
+class VllmSection(Section):
+    """The section generate.vllm of a config."""
+
+    tensor_parallel: Positive = 1  # GPUs that share each layer
+    gpu_memory: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # left out: vLLM's own
+
+
+class VllmModel:
     """A model loaded by vLLM. It holds GPU memory until `close`, or the end of a `with` block."""
 
     def __init__(self, name: str, llm: Any, vocabulary: Vocabulary, *, max_length: int) -> None:
@@ -82,14 +102,7 @@ class VllmEngine:
         for sampling in {job.sampling for job in jobs}:
             check_sampling(sampling)
             self._check_length(sampling)
-        asks = [ask_of(self._vocabulary.tokenizer, job) for job in jobs]
-        params = [
-            _params(ask, job.sampling, self._vocabulary)
-            for ask, job in zip(asks, jobs, strict=True)
-        ]
-        outputs = self._continue(asks, params)
-        written = [self._written(output.outputs[0]) for output in outputs]
-        return [trajectory_of(*row) for row in zip(jobs, asks, written, strict=True)]
+        return written_by(self._write, tokenizer=self._vocabulary.tokenizer, jobs=jobs)
 
     def close(self) -> None:
         """End vLLM's processes, and with them what they hold of the GPUs."""
@@ -115,6 +128,13 @@ class VllmEngine:
                 f"{sampling.max_length}.",
                 next_step="Start it with the largest max_length that will be asked for.",
             )
+
+    def _write(self, jobs: Sequence[Job], asks: Sequence[Ask]) -> list[Written]:
+        params = [
+            _params(ask, job.sampling, self._vocabulary)
+            for ask, job in zip(asks, jobs, strict=True)
+        ]
+        return [self._written(output.outputs[0]) for output in self._continue(asks, params)]
 
     def _continue(self, asks: Sequence[Ask], params: Sequence[Any]) -> list[Any]:
         if self._llm is None:
@@ -153,12 +173,12 @@ def load_vllm(
     max_length: int,
     gpu_memory: float | None = None,
     seed: int = 0,
-) -> VllmEngine:
+) -> VllmModel:
     """A model in vLLM's own processes: a folder, a packaged model, a GGUF file or a hub id.
 
     `tensor_parallel` GPUs share each layer; `gpu_memory` is the part of each that vLLM may fill
     (left out: its own default). `dtype="auto"` follows the rule of `divtok.models.load.load_model`.
-    vLLM's CPU build is taken too. ModelError where neither it nor a GPU is there.
+    vLLM's CPU build will do. ModelError where there is neither that nor a GPU.
     """
     need_module("vllm", "vllm", purpose="Generating with vLLM")
     need_transformers()
@@ -187,7 +207,7 @@ def load_vllm(
         options |= _FOR_THE_CPU
     if gpu_memory is not None:
         options["gpu_memory_utilization"] = gpu_memory
-    return VllmEngine(ref, _start(ref, options), vocabulary, max_length=max_length)
+    return VllmModel(ref, _start(ref, options), vocabulary, max_length=max_length)
 
 
 def check_sampling(sampling: Sampling) -> None:
@@ -237,7 +257,7 @@ def _check_devices(tensor_parallel: int) -> str:
     if count == 0:
         raise ModelError("vLLM is installed, but it finds no GPU here.", next_step=_ELSEWHERE)
     if tensor_parallel > count:
-        found = "its CPU build is installed" if device == "cpu" else f"{count} GPUs are there"
+        found = "its CPU build is installed" if device == "cpu" else f"vLLM finds {count} GPUs"
         raise UsageError(
             f"generate.vllm.tensor_parallel is {tensor_parallel}, but {found}.",
             next_step=f"Use generate.vllm.tensor_parallel={count}, or a machine with more GPUs.",
@@ -273,8 +293,49 @@ def _read_vocabulary(ref: str, place: str, revision: str | None) -> Vocabulary:
     padding = range(width, config.get_text_config().vocab_size)
     if len(padding) > MAX_BIASES:
         raise ModelError(
-            f"The output layer of '{ref}' has {len(padding)} ids that stand for no token, and vLLM "
+            f"The output layer of '{ref}' has {len(padding)} ids that are not tokens, and vLLM "
             f"can leave out {MAX_BIASES} at most.",
             next_step="Use generate.engine=transformers.",
         )
     return Vocabulary(tokenizer, end_ids, padding)
+
+
+def _check(setup: EngineSetup) -> None:
+    check_sampling(setup.sampling)
+    if setup.device or setup.device_map:
+        raise ConfigError(
+            "vLLM finds its GPUs itself: generate.device and .device_map say nothing to it.",
+            next_step="Leave them out; generate.vllm.tensor_parallel spreads a model over GPUs.",
+        )
+
+
+@contextmanager
+def _open(setup: EngineSetup) -> Generator[Write]:
+    options: VllmSection = setup.options
+    with load_vllm(
+        setup.model,
+        revision=setup.revision,
+        dtype=setup.dtype,
+        tensor_parallel=options.tensor_parallel,
+        max_length=setup.sampling.max_length,
+        gpu_memory=options.gpu_memory,
+        seed=setup.seed,
+    ) as model:
+        yield lambda batches: (
+            [Generated(trajectory) for trajectory in model.generate_batch(batch)]
+            for batch in batches
+        )
+
+
+register(
+    Engine(
+        name="vllm",
+        summary="Weights on this machine, sampled by vLLM.",
+        weights_here=True,
+        options=VllmSection,
+        check=_check,
+        open=_open,
+        own_identity=lambda setups: {"engine": "vllm"} | weights_identity(setups),
+        replies=REPLIES,
+    )
+)

@@ -36,7 +36,6 @@ TRY_LATER = (
     "is slow."
 )
 
-_UNUSABLE = "the answer cannot be used"  # the client's words for what `accept` refuses
 _PATH = "completions"
 _FEW = 5  # likely tokens that every server lists behind a prompt
 
@@ -103,7 +102,7 @@ def value_of(posted: Posted[T], settings: ServerSettings) -> T:
     """What was got, for questions that nothing can go on without."""
     if posted.value is not None:
         return posted.value
-    if posted.setbacks and posted.setbacks[-1].startswith(_UNUSABLE):
+    if posted.reason is not None and posted.reason.kind == "unusable":
         raise ServerError(
             f"{settings.base_url} gives no usable log-probs: {posted.reason}",
             next_step="Use a server that gives log-probs of prompts, such as vLLM.",
