@@ -138,7 +138,7 @@ class EvidenceKind(Generic[R]):
     def gather(self, work: Gathering) -> None:
         """Make the missing records."""
 
-    def find(self, work: Gathering) -> Find[R]:
+    def find(self, work: Gathering) -> Find[Any]:
         """How a response's record is looked up."""
         raise NotImplementedError
 

@@ -41,9 +41,7 @@ def left_out_estimators(config: RunConfig) -> list[str]:
     """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
     chosen = {spec.name for spec in chosen_estimators(config)}
     return [
-        spec.name
-        for spec in expand_estimators(named_estimators(config))
-        if spec.name not in chosen
+        spec.name for spec in expand_estimators(named_estimators(config)) if spec.name not in chosen
     ]
 
 
@@ -128,7 +126,9 @@ def _check_servers(config: RunConfig) -> None:
 
 def models_read(config: RunConfig) -> list[str]:
     """Every model that reads the trajectories, once each."""
-    found = [ref for g in config.generator_presets() for pair in config.pairs_for(g) for ref in pair]
+    found = [
+        ref for g in config.generator_presets() for pair in config.pairs_for(g) for ref in pair
+    ]
     for kind in needed_evidence(config):
         found += EVIDENCE.get(kind).models(config)
     return list(dict.fromkeys(found))

@@ -50,11 +50,10 @@ def examples(
 
 def _example(run: Run, config: RunConfig, response: Response, estimator: str) -> Example:
     pair = config.scored_pairs()[response.generator]
-    problem = run.problems.lookup().get((response.benchmark, response.problem_id))
-    trajectory = run.trajectories.lookup().get((response.key,))
-    grade = run.grades.lookup().get((response.key,))
-    trace = run.traces.lookup().get((response.key, *pair))
-    confidence = run.confidences.lookup().get((response.key, estimator))
-    # They were there a moment ago.
-    assert problem and trajectory and grade and trace is not None and confidence
-    return Example(problem, trajectory, grade, trace, confidence)
+    return Example(
+        problem=run.problems.lookup()[response.benchmark, response.problem_id],
+        trajectory=run.trajectories.lookup()[(response.key,)],
+        grade=run.grades.lookup()[(response.key,)],
+        trace=run.traces.lookup()[(response.key, *pair)],
+        confidence=run.confidences.lookup()[response.key, estimator],
+    )

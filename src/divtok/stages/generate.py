@@ -10,18 +10,22 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from divtok.config.engines import engine_setup, engine_setups
 from divtok.config.run import RunConfig, resolve, to_yaml
+from divtok.evidence.kind import stored_trajectories
+from divtok.evidence.readings import READINGS
 from divtok.families.presets import Generator
-from divtok.generate.engine import EngineSetup, Generated
+from divtok.fill import LOCAL, Executor, Task, chunks, fill
+from divtok.generate.engine import Generated
 from divtok.generate.jobs import Job
 from divtok.problems.benchmarks import load_benchmark, problems_digest
 from divtok.records import Problem
-from divtok.stages.calls import Calls
 from divtok.stages.choices import check_addresses
-from divtok.stages.common import check_section, chunks, stored_trajectories
-from divtok.stages.fill import Task, fill
+from divtok.store.calls import Calls
+from divtok.store.responses import stored_responses
 from divtok.store.run import Run
 from divtok.store.schema import Key
+from divtok.store.sections import check_section
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
@@ -58,7 +62,9 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
     ]
 
 
-def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
+def generate(
+    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
+) -> None:
     """problems -> trajectories"""
     check_addresses(config)
     if config.engine.open is None:
@@ -69,41 +75,19 @@ def generate(run: Run, config: RunConfig, *, retry_failed: bool = False) -> None
     problems = prepare(run, config)
     present = run.trajectories.keys()
     if retry_failed:
-        present -= {(t.key,) for t in run.trajectories.read() if t.failed}
+        present -= {(r.key,) for r in stored_responses(run).values() if r.failed}
     for generator in config.generator_presets():
-        _generate(run, config, generator, plan_jobs(config, generator, problems), present)
-
-
-def engine_setups(config: RunConfig) -> list[EngineSetup]:
-    """One for each generator."""
-    return [engine_setup(config, generator) for generator in config.generator_presets()]
-
-
-def engine_setup(
-    config: RunConfig,
-    generator: Generator,
-    *,
-    answered: frozenset[tuple[str, str]] = frozenset(),
-) -> EngineSetup:
-    """What the engine has to know to sample a generator as the config wants it."""
-    section, model = config.generate, generator.model
-    return EngineSetup(
-        model=model,
-        sampling=config.sampling_for(generator),
-        served_name=config.served_names.get(model, model),
-        revision=config.revisions.get(model),
-        dtype=section.dtype,
-        device=section.device,
-        device_map=section.device_map,
-        batch_size=section.batch_size,
-        seed=config.seed,
-        options=section.engine_options(),
-        answered=answered,
-    )
+        jobs = plan_jobs(config, generator, problems)
+        _generate(run, config, generator, jobs, present, executor)
 
 
 def _generate(
-    run: Run, config: RunConfig, generator: Generator, jobs: Sequence[Job], present: set[Key]
+    run: Run,
+    config: RunConfig,
+    generator: Generator,
+    jobs: Sequence[Job],
+    present: set[Key],
+    executor: Executor,
 ) -> None:
     """The missing trajectories of one generator."""
     engine = config.engine
@@ -114,18 +98,17 @@ def _generate(
         rows = [row for row in made if (row.trajectory.key,) not in present]
         # What comes with a trajectory first, so that a trajectory means all of it.
         calls.keep(row.call for row in rows)
-        run.readings.append([row.sampled for row in rows if row.sampled is not None])
+        run.table(READINGS).append([row.sampled for row in rows if row.sampled is not None])
         run.trajectories.append([row.trajectory for row in rows])
 
-    fill(
-        Task(
-            title=f"generate {generator.model}",
-            batches=list(chunks(jobs, 1 if engine.by_row else config.generate.batch_size)),
-            is_missing=lambda job: (job.key,) not in present,
-            open=partial(engine.open, engine_setup(config, generator, answered=calls.answered)),
-            keep=keep,
-        )
+    task = Task(
+        title=f"generate {generator.model}",
+        batches=chunks(jobs, 1 if engine.by_row else config.generate.batch_size),
+        is_missing=lambda job: (job.key,) not in present,
+        open=partial(engine.open, engine_setup(config, generator, answered=calls.answered)),
+        keep=keep,
     )
+    fill(task, executor)
     calls.say_what_they_took()
 
 

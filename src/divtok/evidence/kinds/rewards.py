@@ -74,9 +74,7 @@ def _prm(config: RunConfig) -> str:
     return config.prm
 
 
-def _rewards(
-    work: Gathering, prm: str
-) -> Callable[[Sequence[Trajectory]], list[StepRewards]]:
+def _rewards(work: Gathering, prm: str) -> Callable[[Sequence[Trajectory]], list[StepRewards]]:
     config, questions = work.config, work.questions()
     model = load_prm(prm, **load_options(config, config.trace, prm))
     budget = config.trace.budget()

@@ -1,4 +1,4 @@
-"""The log-probs that a generator's own server reported while it sampled: they come with responses."""
+"""The log-probs that a generator's server reported while it sampled; they come with responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SampledKind(EvidenceKind[Reading]):
     layout = READINGS
 
     def refuse(self, config: RunConfig) -> Lacking | None:
-        if config.gives_logprobs:
+        if config.engine.gives_logprobs(config.generate.engine_options()):
             return None
         return Lacking(
             "no server was asked for log-probs while it sampled",

@@ -112,5 +112,10 @@ def keep_new(table: Table[R], present: set[Key]) -> Callable[[Sequence[R]], None
     return lambda rows: table.append([row for row in rows if key_of(row) not in present])
 
 
+def chunks(items: Sequence[I], size: int) -> list[Sequence[I]]:
+    """The items in their order, so many to a batch."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
 def _count(batches: Sequence[Sequence[I]]) -> int:
     return sum(len(batch) for batch in batches)

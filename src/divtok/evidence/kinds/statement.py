@@ -1,0 +1,115 @@
+"""How sure the generator says it is: in its response, or in the reply to a further question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import get_args
+
+from divtok.config.engines import engine_setup, engine_setups
+from divtok.config.run import RunConfig
+from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
+from divtok.families.presets import Generator
+from divtok.fill import Task, chunks, fill
+from divtok.generate.engine import Asked, Replied
+from divtok.protocols.prompts import CONFIDENCE_QUESTION
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.protocols.stated import read_rating
+from divtok.records import FinishReason, Reply, Statement, Trajectory
+from divtok.store.calls import Calls
+from divtok.store.columns import choice, ids, text
+from divtok.store.layout import Key, Layout
+from divtok.store.responses import Response
+from divtok.store.sections import check_section
+
+REPLIES = Layout(
+    "replies",
+    Reply,
+    ("key",),
+    (
+        text("key"),
+        text("model"),
+        ids("token_ids"),
+        text("text"),
+        choice("finish_reason", get_args(FinishReason)),
+        text("reason", nullable=True),
+    ),
+)
+
+
+class StatementKind(EvidenceKind[Reply]):
+    name = "statement"
+    summary = "The confidence that the generator states."
+    layout = REPLIES
+
+    def refuse(self, config: RunConfig) -> Lacking | None:
+        if _states_confidence(config) or config.engine.replies is not None:
+            return None
+        why = f"responses of the engine '{config.engine.name}' cannot be asked about"
+        return Lacking(why, "other estimators")
+
+    def check(self, work: Gathering) -> None:
+        replies = work.config.engine.replies
+        if _states_confidence(work.config) or replies is None:
+            return
+        identity = {
+            "question": CONFIDENCE_QUESTION,
+            "reply_tokens": work.config.evidence.reply_tokens,
+            **replies.identity(engine_setups(work.config)),
+        }
+        check_section(work.run, work.run.table(REPLIES).keys(), "replies", identity)
+
+    def gather(self, work: Gathering) -> None:
+        if _states_confidence(work.config):
+            return
+        questions, present = work.questions(), work.present(work.run.table(REPLIES))
+        for generator, rows in work.by_generator():
+            # Like lengths together, so that little is padded; a reply does not depend on its batch.
+            rows = sorted(rows, key=lambda t: (len(t.prompt_ids) + len(t.token_ids), t.key))
+            asked = [Asked(t, questions[t.benchmark, t.problem_id]) for t in rows]
+            _ask(work, generator, asked, present)
+
+    def find(self, work: Gathering) -> Find[Statement]:
+        texts, replies = work.run.trajectories.lookup(), work.run.table(REPLIES).lookup()
+
+        def found(response: Response) -> Statement | None:
+            read = PROTOCOLS.get(response.protocol).read_confidence
+            if read is not None:
+                trajectory: Trajectory | None = texts.get((response.key,))
+                return None if trajectory is None else read(trajectory.text)
+            reply = replies.get((response.key,))
+            if reply is None:
+                return None
+            return Statement(None, reply.reason) if reply.reason else read_rating(reply.text)
+
+        return found
+
+
+def _states_confidence(config: RunConfig) -> bool:
+    return PROTOCOLS.get(config.protocol).states_confidence
+
+
+def _ask(work: Gathering, generator: Generator, asked: Sequence[Asked], present: set[Key]) -> None:
+    """The missing replies of one generator."""
+    config, replies = work.config, work.config.engine.replies
+    assert replies is not None  # refused before
+    calls = Calls(work.run, "reply")
+
+    def keep(made: Sequence[Replied]) -> None:
+        new = [row for row in made if (row.reply.key,) not in present]
+        calls.keep(row.call for row in new)
+        work.run.table(REPLIES).append([row.reply for row in new])
+
+    setup = engine_setup(config, generator, answered=calls.answered)
+    task = Task(
+        title=f"ask {generator.model}",
+        batches=chunks(asked, 1 if replies.by_row else config.generate.batch_size),
+        is_missing=lambda row: (row.trajectory.key,) not in present,
+        open=partial(replies.open, setup, config.evidence.reply_tokens),
+        keep=keep,
+    )
+    fill(task, work.executor)
+    calls.say_what_they_took()
+
+
+STATEMENT = register(StatementKind())
