@@ -20,7 +20,7 @@ from divtok.protocols.prompts import Protocol
 
 PaperTable = Literal["whitebox", "blackbox", "verbalized_with_dtc"]
 Metric = Literal["accuracy", "ece", "auroc"]
-Row = dict[str, str]
+CsvRow = dict[str, str]
 T = TypeVar("T")
 
 MODELS: dict[str, str] = {
@@ -281,7 +281,7 @@ def _read_long(table: PaperTable, folder: Traversable) -> list[Published]:
     ]
 
 
-def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[Row]:
+def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[CsvRow]:
     reader = csv.DictReader(io.StringIO((folder / file).read_text("utf-8")), strict=True)
     if tuple(reader.fieldnames or ()) != columns:
         raise DataError(f"{file} has the columns {reader.fieldnames}, not {list(columns)}.")
@@ -293,7 +293,7 @@ def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[Row]
     return rows
 
 
-def _is_average(row: Row) -> bool:
+def _is_average(row: CsvRow) -> bool:
     return (row["benchmark"], row["generator"]) == _AVERAGE
 
 
@@ -306,7 +306,7 @@ def _ours(names: Mapping[str, T], theirs: str, file: str) -> T:
     return names[theirs]
 
 
-def _fraction(row: Row, column: str, file: str) -> float | None:
+def _fraction(row: CsvRow, column: str, file: str) -> float | None:
     """A percentage with one decimal as a fraction; None for an empty field."""
     text = row[column]
     if not text:

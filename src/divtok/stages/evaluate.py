@@ -25,6 +25,7 @@ from divtok.records import (
     Trajectory,
     Verdict,
 )
+from divtok.report.notes import Note, certified_note, left_out_note, near_theta_note
 from divtok.score import ESTIMATORS
 from divtok.stages.common import scored_pairs
 from divtok.store.run import CONFIG_FILE, Run
@@ -51,9 +52,14 @@ class Results:
     near_theta: list[NearTheta]
     certified: list[Certified]  # where traces have bounds only
 
-    def near_theta_of(self, generator: str) -> list[NearTheta]:
-        """One for each pair that read the generator's trajectories."""
-        return [found for found in self.near_theta if found.generator == generator]
+    @property
+    def notes(self) -> list[Note]:
+        """The same in words, in the order of the report's page."""
+        return [
+            left_out_note(self.left_out),
+            certified_note(self.certified),
+            near_theta_note(self.near_theta),
+        ]
 
 
 def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
