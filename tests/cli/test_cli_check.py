@@ -12,7 +12,7 @@ from cli_samples import Outcome
 from console import Command
 
 from divtok.models.packaged import resolve_model
-from divtok.planning import preflight
+from divtok.planning import feasibility
 
 P, Q = "divtok/tiny-0.9m", "divtok/tiny-0.3m"
 PAIR = ("check", "--pair", P, Q, "--device", "cpu")
@@ -21,9 +21,9 @@ PAIR = ("check", "--pair", P, Q, "--device", "cpu")
 @pytest.fixture
 def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """0.6 * 1e9 operations and 1e4 comparisons a second, and 2 GB free."""
-    monkeypatch.setattr(preflight, "matmul_rate", lambda *_, **__: 1e9)
-    monkeypatch.setattr(preflight, "row_seconds", lambda *_, **__: 1e-4)
-    monkeypatch.setattr(preflight, "free_memory", lambda *_, **__: 2_000_000_000)
+    monkeypatch.setattr(feasibility, "matmul_rate", lambda *_, **__: 1e9)
+    monkeypatch.setattr(feasibility, "row_seconds", lambda *_, **__: 1e-4)
+    monkeypatch.setattr(feasibility, "free_memory", lambda *_, **__: 2_000_000_000)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("weights were loaded")
 
-    monkeypatch.setattr(preflight, "load_pair", refuse)
+    monkeypatch.setattr(feasibility, "load_pair", refuse)
 
 
 def words(said: Outcome) -> str:
@@ -126,12 +126,12 @@ def test_a_response_that_is_too_long(divtok: Command) -> None:
 
 @pytest.mark.usefixtures("known_machine", "without_weights")
 def test_too_little_memory(divtok: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "free_memory", lambda *_, **__: 50_000_000)
+    monkeypatch.setattr(feasibility, "free_memory", lambda *_, **__: 50_000_000)
     said = divtok(*PAIR)
     assert said.code == 1
     assert "50.0 MB free on cpu: does not fit" in words(said)
     assert "Take smaller batches (trace.max_batch_tokens); or use --dtype bfloat16" in said.err
-    monkeypatch.setattr(preflight, "free_memory", lambda *_, **__: None)
+    monkeypatch.setattr(feasibility, "free_memory", lambda *_, **__: None)
     said = divtok(*PAIR)
     assert said.code == 0
     assert "an unknown amount free on cpu: cannot be judged" in words(said)
@@ -168,9 +168,9 @@ def test_a_model_without_weights_will_do(tmp_path: Path, divtok: Command) -> Non
 def test_measuring_loads_the_pair_and_traces(
     divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = preflight.measure_tracing
+    quick = feasibility.measure_tracing
     monkeypatch.setattr(
-        preflight, "measure_tracing", lambda *a, **k: quick(*a, **(k | {"seconds": 0.2}))
+        feasibility, "measure_tracing", lambda *a, **k: quick(*a, **(k | {"seconds": 0.2}))
     )
     said = divtok(*PAIR, "--measure", "--tokens", "3600", "--json")
     assert said.code == 0

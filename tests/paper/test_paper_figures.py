@@ -32,8 +32,8 @@ from divtok.records import Trace, Verdict
 from divtok.report.bars import BarsDisplay
 from divtok.report.figures import ReliabilityDisplay
 from divtok.report.maps import MapsDisplay
-from divtok.report.panels import Line, Panel, PanelsDisplay
-from divtok.score.estimators.dtc import divergent_count, dtc_lin, dtc_prod
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
+from divtok.score.dtc import divergent_count, dtc_lin, dtc_prod
 from tests.report.figure_checks import assert_tidy, drawn, panels
 
 SMALL, MIDDLE, LARGE = (f"divtok/tiny-{size}" for size in ("0.5m", "0.9m", "1.6m"))
@@ -62,7 +62,7 @@ def labels(panel: Panel) -> list[str]:
     return [line.label for line in panel.lines]
 
 
-def at(line: Line, x: float) -> float:
+def at(line: LineSeries, x: float) -> float:
     """The line's y at one of its x."""
     [found] = [y for place, y in zip(line.x, line.y, strict=True) if place == pytest.approx(x)]
     assert found is not None
@@ -384,7 +384,7 @@ def test_divergences_stand_side_by_side_in_bits(material: Material) -> None:
     assert text in exhibit.findings[0].number
 
 
-def lowest_point(line: Line) -> float:
+def lowest_point(line: LineSeries) -> float:
     """The x of the lowest y; of several, the middle of the longest stretch of them."""
     known = [y for y in line.y if y is not None]
     stretches: list[list[float]] = [[]]

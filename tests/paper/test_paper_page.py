@@ -21,8 +21,8 @@ from divtok.paper.page import Page, write_page
 from divtok.paper.recipe import TINY, chosen_recipes, recipes
 from divtok.paper.run_tables import Material
 from divtok.records import Verdict
-from divtok.report.panels import Line, Panel, PanelsDisplay
-from divtok.report.tables import Column, Row, Table
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
+from divtok.report.tables import ReportColumn, ReportRow, ReportTable
 
 # The first recipe of every kind: drawing takes most of the time.
 SHOWN = list({recipe.exhibit: name for name, recipe in reversed(recipes().items())}.values())
@@ -74,13 +74,13 @@ def read(page: Page) -> Document:
 
 
 def exhibit(**changes: object) -> Exhibit:
-    table = Table(
+    table = ReportTable(
         "A table",
-        (Column("name", "Name"), Column("value", "Value", "percent", "lower"),
-         Column("other", "Other", "percent", "lower")),
-        (Row(("model", 0.123, 0.456), section="bench"),
-         Row(("model: paper", 0.5, None), section="bench", ranked=False),
-         Row(("Mean", 0.25, 0.75), is_mean=True)),
+        (ReportColumn("name", "Name"), ReportColumn("value", "Value", "percent", "lower"),
+         ReportColumn("other", "Other", "percent", "lower")),
+        (ReportRow(("model", 0.123, 0.456), section="bench"),
+         ReportRow(("model: paper", 0.5, None), section="bench", ranked=False),
+         ReportRow(("Mean", 0.25, 0.75), is_mean=True)),
         "How it was made.",
     )  # fmt: skip
     parts = {
@@ -96,7 +96,7 @@ def exhibit(**changes: object) -> Exhibit:
 
 
 def display() -> PanelsDisplay:
-    panel = Panel("panel", "x (bits)", "y (%)", (Line("line", (0.0, 1.0), (1.0, 2.0), 0),))
+    panel = Panel("panel", "x (bits)", "y (%)", (LineSeries("line", (0.0, 1.0), (1.0, 2.0), 0),))
     return PanelsDisplay("figure", "title", ((panel,),))
 
 

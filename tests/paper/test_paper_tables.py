@@ -28,7 +28,7 @@ from divtok.paper.recipe import recipes
 from divtok.paper.run_tables import Material
 from divtok.records import Verdict
 from divtok.report.render import to_csv, to_markdown
-from divtok.report.tables import Cell, Row, Table
+from divtok.report.tables import Cell, ReportRow, ReportTable
 
 STATED = ("verbalized", "verbalized_top2", "verbalized_distribution")
 QWEN3_4B = "Qwen/Qwen3-4B-Instruct-2507"
@@ -89,12 +89,12 @@ def make(name: str, material: Material) -> Exhibit:
     return builder.get(recipe.exhibit, tables.verbalized)(recipe, material)
 
 
-def row_named(table: Table, name: str, section: str | None = None) -> Row:
+def row_named(table: ReportTable, name: str, section: str | None = None) -> ReportRow:
     [found] = [r for r in table.rows if r.cells[0] == name and r.section == section]
     return found
 
 
-def figures(table: Table, name: str, section: str | None = None) -> dict[str, Cell]:
+def figures(table: ReportTable, name: str, section: str | None = None) -> dict[str, Cell]:
     row = row_named(table, name, section)
     return {c.key: cell for c, cell in zip(table.columns, row.cells, strict=True)}
 

@@ -14,27 +14,19 @@ from trace_samples import SavedPair, bigram_reader, tiny_config
 
 from divtok.errors import ModelError
 from divtok.planning import machine
+from divtok.planning.amounts import duration, gigabytes, operations, rate
 from divtok.planning.feasibility import (
-    EFFICIENCY,
-    Batch,
     Feasibility,
-    Flops,
-    Measured,
-    Memory,
-    ModelShape,
-    activation_bytes,
     default_length,
     dtype_advice,
-    flops_per_token,
-    gigabytes,
-    length_problem,
-    memory_needed,
-    memory_problem,
-    plan_batch,
+    length_obstacle,
+    memory_obstacle,
     shared_context,
-    tokens_per_second,
 )
-from divtok.planning.shapes import read_outline, shape_of
+from divtok.planning.machine import Measured
+from divtok.planning.memory import Batch, Memory, activation_bytes, memory_needed, plan_batch
+from divtok.planning.model_shapes import ModelShape, read_outline, shape_of
+from divtok.planning.speed import EFFICIENCY, Flops, flops_per_token, tokens_per_second
 from divtok.trace.pair import Pair
 
 P = ModelShape(
@@ -128,13 +120,12 @@ def test_the_shorter_context_counts() -> None:
 
 def test_a_response_needs_a_prompt_token_before_it() -> None:
     shorter = replace(Q, context_length=48)
-    assert length_problem(P, shorter, 47) is None
-    problem = length_problem(P, shorter, 48)
+    assert length_obstacle(P, shorter, 47) is None
+    problem = length_obstacle(P, shorter, 48)
     assert problem is not None
     assert problem.what == ("A response of 48 tokens is too long: q reads 48, prompt included.")
-    assert length_problem(replace(P, context_length=None), replace(Q, context_length=None), 99) is (
-        None
-    )
+    endless = [replace(shape, context_length=None) for shape in (P, Q)]
+    assert length_obstacle(*endless, length=99) is None
 
 
 def test_speed_is_the_inverse_of_the_seconds_of_a_token() -> None:
@@ -167,17 +158,17 @@ def test_hours_come_from_the_measured_speed_where_there_is_one() -> None:
 
 def test_what_helps_against_too_little_memory() -> None:
     memory = memory_needed(P, Q, Batch(2, 10), workspace_bytes=5000, free=10_000)
-    on_gpu = memory_problem(memory, P, Q, device_type="cuda")
+    on_gpu = memory_obstacle(memory, P, Q, device_type="cuda")
     assert on_gpu is not None
     assert on_gpu.what.startswith("The job needs 0.0 MB of memory")
     steps = on_gpu.next_step.split("; or ")
     assert [step.split()[0] for step in steps] == ["Take", "use", "spread", "put", "use"]
     half = replace(P, dtype="bfloat16")
-    on_cpu = memory_problem(replace(memory, free=100), half, Q, device_type="cpu")
+    on_cpu = memory_obstacle(replace(memory, free=100), half, Q, device_type="cpu")
     assert on_cpu is not None
     assert on_cpu.next_step == "Use smaller models or a machine with more memory."
-    assert memory_problem(replace(memory, free=None), P, Q, device_type="cpu") is None
-    assert memory_problem(replace(memory, free=10**6), P, Q, device_type="cpu") is None
+    assert memory_obstacle(replace(memory, free=None), P, Q, device_type="cpu") is None
+    assert memory_obstacle(replace(memory, free=10**6), P, Q, device_type="cpu") is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +182,7 @@ def test_what_helps_against_too_little_memory() -> None:
         ("float16", "float16", "cuda", ["near theta may count"]),
     ],
 )
-def test_advice_on_the_number_type(dtype: str, stored: str, device: str, words: list[str]) -> None:
+def test_advice_on_the_dtype(dtype: str, stored: str, device: str, words: list[str]) -> None:
     p, q = (replace(shape, dtype=dtype, stored_dtype=stored) for shape in (P, Q))
     advice = dtype_advice(p, q, device_type=device)
     assert len(advice) == len(words)
@@ -205,6 +196,20 @@ def test_advice_on_the_number_type(dtype: str, stored: str, device: str, words: 
 )
 def test_sizes_for_people(size: int, text: str) -> None:
     assert gigabytes(size) == text
+
+
+def test_operations_rates_and_times_for_people() -> None:
+    assert [operations(n) for n in (933_632, 2_600_000, 14_141_238_272)] == [
+        "933,632",
+        "2.6 M",
+        "14.1 G",
+    ]
+    assert [rate(n) for n in (0.123, 9.9, 166.7, 30_512.0)] == ["0.12", "9.9", "170", "31,000"]
+    assert [duration(hours) for hours in (1 / 120, 0.5, 1234.56)] == [
+        "30 seconds",
+        "30 minutes",
+        "1,234.6 hours",
+    ]
 
 
 def test_parameters_of_a_plain_model(tokenizer: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
 import time
@@ -15,15 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planning_samples import write_model
 
 import divtok
-from divtok.config.run import load_config, to_yaml
-from divtok.errors import ConfigError, ModelError
+from divtok.config.run import RunConfig, load_config, to_yaml
+from divtok.errors import ConfigError
 from divtok.paper.recipe import ALL, TINY, NamedRun, chosen_recipes, recipes, runs_of
-from divtok.planning import costs
-from divtok.planning.model_facts import API_MODELS, HUB_MODELS, ModelFact, find_model
+from divtok.planning.benchmark_sizes import assumed_tokens
+from divtok.planning.model_sizes import API_MODELS, HUB_MODELS, ModelSize
 from divtok.planning.plan import CellPlan, Plan, as_json, make_plan
-from divtok.planning.text import plan_text, totals_line
+from divtok.planning.plan_text import plan_text, totals_line
+from divtok.planning.speed import writing_hours
 from divtok.planning.workload import Work, models_used
 from divtok.records import (
     PER_TOKEN_FIELDS,
@@ -44,19 +45,14 @@ TINY_GENERATOR, TINY_AUXILIARY = "divtok/tiny-0.5m", "divtok/tiny-0.3m"
 QWEN_7B, QWEN_SMALL = "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"
 
 
-@pytest.fixture(autouse=True)
-def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of hub models, whatever lies in the one of this machine."""
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path / "hub"
+def configs(runs: Sequence[NamedRun]) -> dict[str, RunConfig]:
+    return {run.name: run.config for run in runs}
 
 
 def plan_of(
     name: str, family: str | None = None, *overrides: str, folder: Path = Path("no")
 ) -> Plan:
-    return make_plan(runs_of(chosen_recipes(name), family, overrides), folder)
+    return make_plan(configs(runs_of(chosen_recipes(name), family, overrides)), folder)
 
 
 def counts(plan: Plan, run: str) -> dict[tuple[str, str], tuple[int, int, int]]:
@@ -138,7 +134,7 @@ def test_limits_files_and_samples_change_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_of_unknown_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from divtok.planning import plan as module
+    from divtok.planning import benchmark_sizes as module
 
     monkeypatch.delitem(module.HUB_PROBLEMS, "amc23")
     with pytest.raises(ConfigError, match=r"'amc23'.*benchmark_files\.amc23=PATH"):
@@ -147,7 +143,7 @@ def test_a_benchmark_of_unknown_size_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_shared_runs_and_models_count_once() -> None:
     both = [*chosen_recipes("table-whitebox"), *chosen_recipes("figure-count")]
-    plan = make_plan(runs_of(both, None), Path("no"))
+    plan = make_plan(configs(runs_of(both, None)), Path("no"))
     names = [run.name for run in plan.runs]
     assert sorted(names) == sorted(
         [
@@ -179,123 +175,15 @@ def test_a_model_behind_an_api_costs_nothing_here() -> None:
         assert all(cell.hours("generate") == 0 for cell in run.cells)
         assert any("through an API" in note for note in run.notes)
     assert plan.totals.gpu_hours > 0
-
-
-# V, layers, heads, kv heads, width, feed-forward width, head width; tied output layer or not
-QWEN25 = {
-    "1.5B-Instruct": (151_936, 28, 12, 2, 1536, 8960, 128, True),
-    "3B-Instruct": (151_936, 36, 16, 2, 2048, 11008, 128, True),
-    "7B-Instruct": (152_064, 28, 28, 4, 3584, 18944, 128, False),
-    "14B": (152_064, 48, 40, 8, 5120, 13824, 128, False),
-    "32B-Instruct": (152_064, 64, 40, 8, 5120, 27648, 128, False),
-}
-QWEN3 = {
-    "1.7B": (151_936, 28, 16, 8, 2048, 6144, 128, True),
-    "4B-Instruct-2507": (151_936, 36, 32, 8, 2560, 9728, 128, True),
-    "8B": (151_936, 36, 32, 8, 4096, 12288, 128, False),
-    "14B-Base": (151_936, 40, 40, 8, 5120, 17408, 128, False),
-    "32B": (151_936, 64, 64, 8, 5120, 25600, 128, False),
-}
-GEMMA3 = {
-    "4b-it": (262_208, 34, 8, 4, 2560, 10240, 256),
-    "12b-pt": (262_208, 48, 16, 8, 3840, 15360, 256),
-    "27b-it": (262_208, 62, 32, 16, 5376, 21504, 128),
-}
-GEMMA3_VISION = 416_866_032
-VISION_WIDTH = 1152
-
-
-def attention(width: int, heads: int, kv_heads: int, head: int) -> int:
-    return width * head * (2 * heads + 2 * kv_heads)
-
-
-@pytest.mark.parametrize("size", QWEN25)
-def test_sizes_of_qwen25_follow_from_its_shape(size: str) -> None:
-    vocabulary, layers, heads, kv, width, inner, head, tied = QWEN25[size]
-    biases = head * (heads + 2 * kv)
-    layer = attention(width, heads, kv, head) + biases + 3 * width * inner + 2 * width
-    active = layers * layer + width + vocabulary * width
-    total = active if tied else active + vocabulary * width
-    assert HUB_MODELS[f"Qwen/Qwen2.5-{size}"] == ModelFact(total, active, layers, kv * head)
-
-
-@pytest.mark.parametrize("size", QWEN3)
-def test_sizes_of_qwen3_follow_from_its_shape(size: str) -> None:
-    vocabulary, layers, heads, kv, width, inner, head, tied = QWEN3[size]
-    layer = attention(width, heads, kv, head) + 2 * head + 3 * width * inner + 2 * width
-    active = layers * layer + width + vocabulary * width
-    total = active if tied else active + vocabulary * width
-    fact = HUB_MODELS[f"Qwen/Qwen3-{size}"]
-    assert replace(fact, stored=None) == ModelFact(total, active, layers, kv * head)
-    # Only the checkpoint of the 1.7B model repeats its tied output layer.
-    assert fact.download_bytes == 2 * (total + (vocabulary * width if size == "1.7B" else 0))
-
-
-def test_sizes_of_the_mixture_follow_from_its_shape() -> None:
-    vocabulary, layers, width, experts, chosen, inner = 151_936, 48, 2048, 128, 8, 768
-    shared = attention(width, 32, 4, 128) + 2 * 128 + width * experts + 2 * width
-    expert = 3 * width * inner
-    outer = width + vocabulary * width
-    assert HUB_MODELS["Qwen/Qwen3-30B-A3B-Instruct-2507"] == ModelFact(
-        layers * (shared + experts * expert) + outer + vocabulary * width,
-        layers * (shared + chosen * expert) + outer,
-        layers,
-        4 * 128,
-    )
-
-
-@pytest.mark.parametrize("size", GEMMA3)
-def test_sizes_of_gemma3_follow_from_its_shape(size: str) -> None:
-    vocabulary, layers, heads, kv, width, inner, head = GEMMA3[size]
-    layer = attention(width, heads, kv, head) + 2 * head + 3 * width * inner + 4 * width
-    active = layers * layer + width + vocabulary * width
-    total = active + GEMMA3_VISION + VISION_WIDTH * width + VISION_WIDTH
-    # Every sixth layer sees everything, the others a window.
-    windowed = layers - layers // 6
-    assert HUB_MODELS[f"google/gemma-3-{size}"] == ModelFact(
-        total, active, layers, kv * head, windowed, 1024
-    )
+    address = "generate.api.base_url=http://localhost:1"
+    for run in plan_of("table-blackbox-deepseek", None, address).runs:
+        assert not any("through an API" in note for note in run.notes)
 
 
 def test_every_hub_model_of_the_recipes_is_known() -> None:
     runs = runs_of(chosen_recipes(ALL), None)
     used = {ref for run in runs for ref, _ in models_used(run.config)}
     assert used <= HUB_MODELS.keys() | API_MODELS
-
-
-def test_a_packaged_model_is_read_off_its_own_files() -> None:
-    from safetensors import safe_open
-
-    weights = Path(divtok.__file__).parent / "tiny" / "tiny-0.9m" / "model.safetensors"
-    with safe_open(str(weights), framework="numpy") as file:
-        total = sum(file.get_tensor(name).size for name in file.keys())  # noqa: SIM118
-    found = find_model("divtok/tiny-0.9m")
-    assert found.here
-    assert found.fact == ModelFact(total, total, 4, 64)  # its output layer is its embedding
-
-
-def write_model(folder: Path, shapes: dict[str, list[int]], **config: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {"num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 32, **config}
-    (folder / "config.json").write_text(json.dumps(settings))
-    header = json.dumps({"__metadata__": {}, **{n: {"shape": s} for n, s in shapes.items()}})
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode())
-
-
-def test_a_local_folder_is_read_off_its_own_files(tmp_path: Path) -> None:
-    shapes = {"model.embed_tokens.weight": [100, 32], "lm_head.weight": [100, 32], "w": [7]}
-    write_model(tmp_path / "own", shapes, num_key_value_heads=2)
-    found = find_model(str(tmp_path / "own"))
-    assert found.here
-    assert found.fact == ModelFact(6_407, 3_207, 3, 16)
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\x05" + bytes(7) + b"{..}"])
-def test_a_damaged_model_folder_is_named(tmp_path: Path, content: bytes) -> None:
-    write_model(tmp_path / "own", {"w": [1]})
-    (tmp_path / "own" / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError, match=r"own.*cannot be read"):
-        find_model(str(tmp_path / "own"))
 
 
 def test_a_model_in_the_hubs_cache_is_not_downloaded_again(hub_cache: Path) -> None:
@@ -363,59 +251,40 @@ def test_evidence_is_planned_where_it_is_needed() -> None:
 
 
 def test_a_step_of_generation_waits_for_kernels_or_for_weights() -> None:
-    quick = ModelFact(20_000_000, 20_000_000, layers=10, kv_width=0)
+    quick = ModelSize(20_000_000, 20_000_000, layers=10, kv_width=0)
     # One batch whose longest row has 4 times the mean: 400 steps of 10 layers, 1 ms each.
-    one = costs.writing_hours(quick, rows=128, tokens=100, limit=8192, batch_size=128)
+    one = writing_hours(quick, rows=128, tokens=100, limit=8192, batch_size=128)
     assert one == pytest.approx(400 * 10 * 1e-3 / 3600)
-    assert costs.writing_hours(quick, rows=256, tokens=100, limit=8192, batch_size=128) == 2 * one
-    short = costs.writing_hours(quick, rows=128, tokens=100, limit=200, batch_size=128)
+    assert writing_hours(quick, rows=256, tokens=100, limit=8192, batch_size=128) == 2 * one
+    short = writing_hours(quick, rows=128, tokens=100, limit=200, batch_size=128)
     assert short == pytest.approx(one / 2)
     heavy = replace(quick, parameters=30_000_000_000)
-    weights = costs.writing_hours(heavy, rows=128, tokens=100, limit=8192, batch_size=128)
+    weights = writing_hours(heavy, rows=128, tokens=100, limit=8192, batch_size=128)
     assert weights == pytest.approx(400 * 60e9 / (0.6 * 4.8e12) / 3600)
 
 
-def test_windowed_layers_keep_no_more_than_their_window() -> None:
-    fact = ModelFact(1, 1, layers=6, kv_width=10, windowed=5, window=100)
-    assert fact.cache_bytes(50) == 4 * 10 * 6 * 50
-    assert fact.cache_bytes(1000) == 4 * 10 * (1000 + 5 * 100)
-
-
 def test_lengths_never_exceed_the_limit() -> None:
-    assert costs.assumed_tokens("aime24", protocol="cot", max_length=8192) == 1_800
-    assert costs.assumed_tokens("aime24", protocol="cot", max_length=16384) == 7_000
-    assert costs.assumed_tokens("aime24", protocol="cot", max_length=512) == 512
-    plain = costs.assumed_tokens("arith-easy", protocol="cot", max_length=768)
-    assert costs.assumed_tokens("arith-easy", protocol="verbalized", max_length=768) > plain
+    assert assumed_tokens("aime24", protocol="cot", max_length=8192) == 1_800
+    assert assumed_tokens("aime24", protocol="cot", max_length=16384) == 7_000
+    assert assumed_tokens("aime24", protocol="cot", max_length=512) == 512
+    plain = assumed_tokens("arith-easy", protocol="cot", max_length=768)
+    assert assumed_tokens("arith-easy", protocol="verbalized", max_length=768) > plain
 
 
 def test_what_does_not_fit_on_the_gpu_is_said() -> None:
-    run = NamedRun(
-        "large",
-        load_config(
-            None,
-            [
-                "family=qwen2.5",
-                "generators=[Qwen/Qwen2.5-32B-Instruct]",
-                "generate.batch_size=4096",
-            ],
-        ),
+    config = load_config(
+        None,
+        ["family=qwen2.5", "generators=[Qwen/Qwen2.5-32B-Instruct]", "generate.batch_size=4096"],
     )
-    [planned] = make_plan([run], Path("no")).runs
+    [planned] = make_plan({"large": config}, Path("no")).runs
     assert any("generate.batch_size=" in note for note in planned.notes)
-    wide = [
-        *runs_of(chosen_recipes("table-whitebox"), "qwen2.5", ["trace.auxiliary=Qwen/Qwen3-32B"])
-    ]
-    [planned] = make_plan(wide, Path("no")).runs
+    [planned] = plan_of("table-whitebox", "qwen2.5", "trace.auxiliary=Qwen/Qwen3-32B").runs
     [note] = [note for note in planned.notes if "trace.device_map" in note]
     assert note.startswith("Qwen/Qwen2.5-32B-Instruct and Qwen/Qwen3-32B have 131 GB")
 
 
 def test_an_unknown_model_leaves_its_hours_open() -> None:
-    [run] = make_plan(
-        runs_of(chosen_recipes("table-whitebox"), "gemma3", ["trace.auxiliary=someone/model"]),
-        Path("no"),
-    ).runs
+    [run] = plan_of("table-whitebox", "gemma3", "trace.auxiliary=someone/model").runs
     assert all(cell.hours("trace") is None for cell in run.cells)
     assert all(cell.hours("generate") for cell in run.cells)
     assert "The size of someone/model is not known: its hours are left out." in run.notes
@@ -607,10 +476,11 @@ from pathlib import Path
 def refuse(*_, **__): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
 from divtok.planning.plan import as_json, make_plan
-from divtok.planning.text import plan_text
+from divtok.planning.plan_text import plan_text
 from divtok.paper.recipe import chosen_recipes, runs_of
 for family in (None, "tiny"):
-    plan = make_plan(runs_of(chosen_recipes("all"), family), Path(sys.argv[1]))
+    runs = {run.name: run.config for run in runs_of(chosen_recipes("all"), family)}
+    plan = make_plan(runs, Path(sys.argv[1]))
     as_json(plan), plan_text(plan)
 heavy = ("torch", "transformers", "datasets", "matplotlib", "sympy", "math_verify")
 print("done", *[name for name in heavy if name in sys.modules])

@@ -96,11 +96,11 @@ from pathlib import Path
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import save_figure
 from divtok.report.maps import HeatMap, MapsDisplay
-from divtok.report.panels import Line, Panel, PanelsDisplay
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 assert "matplotlib" not in sys.modules, "imported too early"
 import matplotlib
 before = matplotlib.rcParams.copy()
-panel = Panel("p", "x", "y", (Line("l", (0.0, 1.0), (1.0, 2.0), 0),))
+panel = Panel("p", "x", "y", (LineSeries("l", (0.0, 1.0), (1.0, 2.0), 0),))
 for number, display in enumerate((
     PanelsDisplay("f", "t", ((panel,),)),
     MapsDisplay("f", "t", "r", "c", ("a",), ("b",), (HeatMap("m", ((1.0,),), "{:.1f}", "%"),)),

@@ -12,7 +12,7 @@ from report_samples import HOSTILE
 
 from divtok.errors import DataError
 from divtok.report.figures import save_figure
-from divtok.report.panels import Line, Panel, PanelsDisplay
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 GENERATORS = ("divtok/tiny-0.5m", "divtok/tiny-1m", "divtok/tiny-3m")
 BENCHMARKS = ("arith-basic", "arith-contest")
@@ -20,7 +20,7 @@ PLACES = (*((float(i), str(i)) for i in range(11)), (11.0, "≥11"))
 
 
 def line(label="a", x=(0.0, 1.0, 2.0), y=(1.0, 2.0, 3.0), series=0, **more):
-    return Line(label, x, y, series, **more)
+    return LineSeries(label, x, y, series, **more)
 
 
 def panel(*lines, title="p", x_label="theta (bits)", y_label="ECE (%)", **more):

@@ -13,7 +13,14 @@ from report_samples import HOSTILE, evaluation
 from divtok.errors import DataError
 from divtok.evaluate.protocol import Protocol
 from divtok.report.render import to_csv, to_latex, to_markdown
-from divtok.report.tables import Column, Row, Table, long_table, metric_table, rank_marks
+from divtok.report.tables import (
+    ReportColumn,
+    ReportRow,
+    ReportTable,
+    long_table,
+    metric_table,
+    rank_marks,
+)
 
 
 def cells(table, row=0):
@@ -106,7 +113,7 @@ def test_the_same_evaluation_twice_or_two_accuracies_are_refused():
 
 def test_rows_must_fit_the_columns():
     with pytest.raises(DataError, match="Row 0"):
-        Table("t", (Column("a", "A"),), (Row(()),), "c")
+        ReportTable("t", (ReportColumn("a", "A"),), (ReportRow(()),), "c")
 
 
 def test_markdown_by_hand():
@@ -151,7 +158,7 @@ def test_latex_by_hand():
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_latex_escapes_every_special_sign(text):
-    out = to_latex(Table("t", (Column("a", "A"),), (Row((text,)),), "c"))
+    out = to_latex(ReportTable("t", (ReportColumn("a", "A"),), (ReportRow((text,)),), "c"))
     body = out.split("\\midrule\n")[1].split("\\bottomrule")[0].strip()
     for command in (r"\textbackslash{}", r"\textasciicircum{}", r"\textasciitilde{}"):
         body = body.replace(command, "")
@@ -176,13 +183,23 @@ def test_csv_has_full_precision_empty_cells_and_no_mean():
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", '=a,"b"\n'])
 def test_csv_text_that_looks_like_a_formula_is_quoted(text):
-    table = Table("t", (Column("a", "A"), Column("b", "B", "percent")), (Row((text, -0.5)),), "c")
+    table = ReportTable(
+        "t",
+        (ReportColumn("a", "A"), ReportColumn("b", "B", "percent")),
+        (ReportRow((text, -0.5)),),
+        "c",
+    )
     rows = list(csv.reader(io.StringIO(to_csv(table), newline="")))
     assert rows[1] == ["'" + text, "-0.5"]
 
 
 def test_csv_text_cannot_break_a_row():
-    table = Table("t", (Column("a", "A"), Column("b", "B")), (Row(("x\r=1", 'y"\n,z')),), "c")
+    table = ReportTable(
+        "t",
+        (ReportColumn("a", "A"), ReportColumn("b", "B")),
+        (ReportRow(("x\r=1", 'y"\n,z')),),
+        "c",
+    )
     rows = list(csv.reader(io.StringIO(to_csv(table), newline="")))
     assert rows[1] == ["x␍=1", 'y"\n,z']
 
@@ -191,7 +208,7 @@ def test_csv_text_cannot_break_a_row():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_table_never_prints_nan(render, bad):
     with pytest.raises(DataError, match="'A'"):
-        render(Table("t", (Column("a", "A", "percent"),), (Row((bad,)),), "c"))
+        render(ReportTable("t", (ReportColumn("a", "A", "percent"),), (ReportRow((bad,)),), "c"))
 
 
 def test_long_table_holds_everything():

@@ -12,7 +12,7 @@ import pytest
 
 from divtok.errors import DivtokError
 from divtok.records import Grade, Verdict
-from divtok.stages.fill import LOCAL, Task, batch_by_batch, fill, keep_new, missing_batches
+from divtok.fill import LOCAL, Task, batch_by_batch, fill, keep_new, missing_batches
 from divtok.store.run import Run
 
 BATCHES = [[0, 1, 2], [3, 4, 5], [6, 7]]

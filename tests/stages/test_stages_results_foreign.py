@@ -14,7 +14,6 @@ from divtok.errors import EXIT_NOTHING, NothingScoredError
 from divtok.evaluate.scored_group import LeftOut
 from divtok.grade.judgement import no_response
 from divtok.records import GOLD_MISSING, Grade, Problem, Verdict
-from divtok.report.left_out import left_out_lines
 from divtok.stages import evaluate as results
 from divtok.stages import grade as stages
 from divtok.store.run import Run
@@ -79,9 +78,9 @@ def test_rows_that_cannot_be_graded_are_left_out_and_said(tmp_path: Path) -> Non
     assert group.verdict == [RIGHT, WRONG, Verdict.UNDETERMINED]
     found = results.results_of(run, small_config())
     assert found.left_out == [LeftOut("bench", GENERATOR, failed=1, gold_missing=1)]
-    assert left_out_lines(found.left_out) == [
-        f"{GENERATOR} on bench: 1 without a response and 1 without a gold answer, which count in "
-        "no figure."
+    assert [line for note in found.notes for line in note.lines if note.key == "left_out"] == [
+        f"{GENERATOR} on bench: 1 without a response and 1 without a gold answer, not counted in "
+        "any figure."
     ]
     evaluation = next(e for e in results.evaluate(run, small_config()) if e.estimator == "dtc_lin")
     assert evaluation.n == 3

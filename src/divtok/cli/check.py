@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,15 +12,13 @@ from divtok.cli.options import JsonOption
 from divtok.config.run import RunConfig
 from divtok.errors import ModelError
 from divtok.models.load import DType
-from divtok.planning.feasibility import (
-    EFFICIENCY,
-    Feasibility,
-    ModelShape,
-    flops_per_token,
-    gigabytes,
-    shared_context,
-)
+from divtok.planning.amounts import duration, gigabytes, operations, rate
+from divtok.planning.speed import EFFICIENCY, flops_per_token
 from divtok.progress import say
+
+if TYPE_CHECKING:
+    from divtok.planning.feasibility import Feasibility
+    from divtok.planning.model_shapes import ModelShape
 
 
 def check(
@@ -74,10 +72,10 @@ def check(
     Reads configs and tokenizers, no weights, unless --measure is given. Exit code 1 where the job
     cannot be done, with the reason and the next step.
     """
-    from divtok.planning.preflight import Job, inspect_pair, measure_pair
+    from divtok.planning.feasibility import TracingJob, inspect_pair, measure_pair
 
     settings = RunConfig().trace
-    job = Job(
+    job = TracingJob(
         p=pair[0],
         q=pair[1],
         max_batch_tokens=settings.max_batch_tokens,
@@ -85,7 +83,7 @@ def check(
         workspace_bytes=settings.budget().workspace_bytes,
         revision_p=revision_p,
         revision_q=revision_q,
-        dtype=cast(DType, dtype),  # a name that is none is refused in reading the models
+        dtype=cast(DType, dtype),  # an unknown name is refused when the models are read
         device=device,
         device_map=device_map,
         length=length,
@@ -132,7 +130,7 @@ def _rows(found: Feasibility) -> dict[str, list[str]]:
         "Context": [_context(found)],
         "Memory": _memory(found),
         "Speed": _speed(found),
-        "Number type": list(found.advice) or [f"{found.p.dtype}, the usual choice"],
+        "Dtype": list(found.advice) or [f"{found.p.dtype}, the usual choice"],
         "Note": list(found.notes),
         "Problem": [f"{problem.what} {problem.next_step}" for problem in found.problems],
     }
@@ -155,7 +153,7 @@ def _vocabulary(found: Feasibility) -> str:
 
 
 def _context(found: Feasibility) -> str:
-    limit = shared_context(found.p, found.q)
+    limit = found.context_length
     if limit is None:
         return f"responses of {found.length:,} tokens; the models have no limit"
     text = f"responses of {found.length:,} tokens; the models read {limit:,}"
@@ -177,19 +175,19 @@ def _memory(found: Feasibility) -> list[str]:
 
 def _speed(found: Feasibility) -> list[str]:
     p, q = (flops_per_token(shape, found.length).total for shape in (found.p, found.q))
-    work = f"{_operations(p)} + {_operations(q)} operations a token"
+    work = f"{operations(p)} + {operations(q)} operations a token"
     if found.estimated is None:
         lines = [f"{work}; no estimate: {found.device} has no room to time it"]
     else:
-        lines = [f"about {_rounded(found.estimated)} tokens/s (estimate; {work})"]
+        lines = [f"about {rate(found.estimated)} tokens/s (estimate; {work})"]
     if found.measured is not None:
         batch = found.measured.batch
         lines.append(
-            f"{_rounded(found.measured.tokens_per_second)} tokens/s measured on random tokens, "
+            f"{rate(found.measured.tokens_per_second)} tokens/s measured on random tokens, "
             f"{batch.rows} x {batch.length:,} at a time"
         )
     if found.tokens is not None and found.hours is not None:
-        lines.append(f"{found.tokens:,} tokens: about {_duration(found.hours)}")
+        lines.append(f"{found.tokens:,} tokens: about {duration(found.hours)}")
     return lines
 
 
@@ -202,26 +200,8 @@ def _as_data(found: Feasibility) -> dict[str, Any]:
     return {
         "feasible": not found.problems,
         **data,
-        "context_length": shared_context(found.p, found.q),
+        "context_length": found.context_length,
         "shared_width": found.shared_width,
         "efficiency": EFFICIENCY,
         "hours": found.hours,
     }
-
-
-def _operations(flops: int) -> str:
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if flops >= size:
-            return f"{flops / size:.1f} {unit}"
-    return f"{flops:,}"
-
-
-def _rounded(rate: float) -> str:
-    """Two significant digits: the rest is noise."""
-    return f"{float(f'{rate:.2g}'):,g}" if rate < 10 else f"{round(float(f'{rate:.2g}')):,}"
-
-
-def _duration(hours: float) -> str:
-    if hours < 1 / 60:
-        return f"{hours * 3600:.0f} seconds"
-    return f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:,.1f} hours"

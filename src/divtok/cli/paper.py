@@ -49,10 +49,12 @@ def paper(
     runs = runs_of(chosen, family, overrides or [])
     if plan:
         from divtok.planning.plan import as_json as plan_json
-        from divtok.planning.plan import make_plan, print_plan
+        from divtok.planning.plan import make_plan
+        from divtok.planning.plan_text import plan_text
 
-        found = make_plan(runs, out, recipes=[recipe.name for recipe in chosen])
-        print(json.dumps(plan_json(found), indent=2)) if as_json else print_plan(found)
+        configs = {run.name: run.config for run in runs}
+        found = make_plan(configs, out, recipes=[recipe.name for recipe in chosen])
+        print(json.dumps(plan_json(found), indent=2) if as_json else plan_text(found))
         return
     from divtok.paper.build import make_exhibits, make_runs, makeable
     from divtok.paper.page import write_page

@@ -145,34 +145,11 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
     config = results.stored_config(store)
     found = results.results_of(store, config)
     if as_json:
-        near = {
-            evaluation.generator: [
-                {**dataclasses.asdict(near), "share": near.share}
-                for near in found.near_theta_of(evaluation.generator)
-            ]
-            for evaluation in found.evaluations
-        }
-        certain = {
-            evaluation.generator: [
-                {**dataclasses.asdict(bounds), "share": bounds.share}
-                for bounds in found.certified
-                if bounds.generator == evaluation.generator
-            ]
-            for evaluation in found.evaluations
-        }
-        left_out = {
-            (rows.benchmark, rows.generator): {
-                "failed": rows.failed,
-                "gold_missing": rows.gold_missing,
-            }
-            for rows in found.left_out
-        }
+        notes = found.notes
         rows = [
             {
                 **dataclasses.asdict(evaluation),
-                "near_theta": near[evaluation.generator],
-                "certified": certain[evaluation.generator],
-                "left_out": left_out.get((evaluation.benchmark, evaluation.generator)),
+                **{note.key: note.value(evaluation) for note in notes},
             }
             for evaluation in found.evaluations
         ]
@@ -270,17 +247,12 @@ def print_tables(evaluations: list[Evaluation], config: RunConfig) -> None:
 
 
 def print_notes(found: Results) -> None:
-    """Below the tables: rows that count nowhere, and tokens that rounding or bounds leave open."""
-    from divtok.report.certified import certified_lines
-    from divtok.report.left_out import left_out_lines
-    from divtok.report.near_theta import near_theta_lines
+    """Below the tables: what to keep in mind when reading them."""
     from divtok.report.text import visible
 
-    notes = [("Left out", line) for line in left_out_lines(found.left_out)]
-    notes += [("Near theta", line) for line in near_theta_lines(found.near_theta)]
-    notes += [("Certified", line) for line in certified_lines(found.certified)]
-    for heading, line in notes:
-        print(textwrap.fill(f"{heading}: {visible(line)}", TEXT_WIDTH))
+    for note in found.notes:
+        for line in note.lines:
+            print(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
 
 
 def leave_if_failed(store: Run) -> None:
@@ -312,9 +284,7 @@ def report_results(
             store.report,
             evaluations=found.evaluations,
             groups=found.groups,
-            near_theta=found.near_theta,
-            certified=found.certified,
-            left_out=found.left_out,
+            notes=found.notes,
             theta_fits=theta_fits,
             protocol=results.protocol_of(config),
             title=f"Run {store.path.name}",

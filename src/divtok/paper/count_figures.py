@@ -16,7 +16,7 @@ from divtok.paper.figures import by_size, figure_title
 from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, left_out, short
-from divtok.report.panels import Line, Panel, PanelsDisplay
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 RATIO_BINS = 10
 ACCURACY = "accuracy (%)"
@@ -146,9 +146,9 @@ def _ratio_trend(pooled: Pooled) -> claims.Trend:
     )
 
 
-def _trend_line(trend: claims.Trend, series: int) -> Line:
+def _trend_line(trend: claims.Trend, series: int) -> LineSeries:
     ends = [wilson(round(a * n), n) for a, n in zip(trend.accuracy, trend.n, strict=True)]
-    return Line(
+    return LineSeries(
         trend.name,
         trend.levels,
         tuple(100 * a for a in trend.accuracy),
@@ -159,18 +159,20 @@ def _trend_line(trend: claims.Trend, series: int) -> Line:
     )
 
 
-def _count_lines(series: Mapping[str, Sequence[CountPoint]], *, first: int = 0) -> tuple[Line, ...]:
+def _count_lines(
+    series: Mapping[str, Sequence[CountPoint]], *, first: int = 0
+) -> tuple[LineSeries, ...]:
     return tuple(
         _count_line(name, points, i) for i, (name, points) in enumerate(series.items(), first)
     )
 
 
-def _count_line(name: str, points: Sequence[CountPoint], series: int) -> Line:
+def _count_line(name: str, points: Sequence[CountPoint], series: int) -> LineSeries:
     def percent(figure: str) -> tuple[float | None, ...]:
         values = [getattr(p, figure) for p in points]
         return tuple(None if v is None else 100 * v for v in values)
 
-    return Line(
+    return LineSeries(
         name,
         tuple(float(p.count) for p in points),
         percent("accuracy"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from divtok.paper.recipe import Recipe
 from divtok.report.figures import Display
-from divtok.report.tables import Table
+from divtok.report.tables import ReportTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Exhibit:
     """A recipe as made: `caption` says how the figures (not the tables, which say it) were made."""
 
     recipe: Recipe
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     figures: tuple[Display, ...] = ()
     caption: str = ""
     findings: tuple[Finding, ...] = ()

@@ -11,7 +11,7 @@ from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, short
-from divtok.planning.model_facts import find_model
+from divtok.planning.model_sizes import find_model
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import ReliabilityDisplay
 from divtok.report.labels import in_order
@@ -98,6 +98,6 @@ def figure_title(recipe: Recipe, material: Material) -> str:
 
 
 def by_size(ref: str) -> tuple[int, str]:
-    """Models in order of size; those nothing is known of first."""
-    fact = find_model(ref).fact
-    return (0 if fact is None else fact.parameters), ref
+    """Models in order of size; those of unknown size first."""
+    size = find_model(ref).size
+    return (0 if size is None else size.parameters), ref

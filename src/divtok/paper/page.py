@@ -19,7 +19,7 @@ from divtok.paper.exhibit import Exhibit
 from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
 from divtok.report.render import shown, to_csv, to_latex, to_markdown
-from divtok.report.tables import Row, Table, rank_marks
+from divtok.report.tables import ReportRow, ReportTable, rank_marks
 from divtok.report.text import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
@@ -120,7 +120,7 @@ def _stem(name: str, number: int, of: int) -> str:
     return name if of == 1 else f"{name}-{number + 1}"
 
 
-def _table(folder: Path, table: Table, stem: str) -> dict[str, Any]:
+def _table(folder: Path, table: ReportTable, stem: str) -> dict[str, Any]:
     make_folder(folder / "tables")
     files: list[str] = []
     for suffix, render in _RENDERERS.items():
@@ -144,7 +144,7 @@ def _table(folder: Path, table: Table, stem: str) -> dict[str, Any]:
     return {"caption": caption, "columns": columns, "rows": rows, "files": files}
 
 
-def _cells(table: Table, row: Row) -> list[dict[str, Any]]:
+def _cells(table: ReportTable, row: ReportRow) -> list[dict[str, Any]]:
     return [
         {
             "text": visible(shown(value, column, dash="—", signed=row.signed)),

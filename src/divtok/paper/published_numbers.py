@@ -19,7 +19,7 @@ from divtok.errors import DataError, did_you_mean
 
 PaperTable = Literal["whitebox", "blackbox", "verbalized_with_dtc"]
 Metric = Literal["accuracy", "ece", "auroc"]
-Row = dict[str, str]
+CsvRow = dict[str, str]
 T = TypeVar("T")
 
 MODELS: dict[str, str] = {
@@ -280,7 +280,7 @@ def _read_long(table: PaperTable, folder: Traversable) -> list[Published]:
     ]
 
 
-def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[Row]:
+def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[CsvRow]:
     reader = csv.DictReader(io.StringIO((folder / file).read_text("utf-8")), strict=True)
     if tuple(reader.fieldnames or ()) != columns:
         raise DataError(f"{file} has the columns {reader.fieldnames}, not {list(columns)}.")
@@ -292,7 +292,7 @@ def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[Row]
     return rows
 
 
-def _is_average(row: Row) -> bool:
+def _is_average(row: CsvRow) -> bool:
     return (row["benchmark"], row["generator"]) == _AVERAGE
 
 
@@ -305,7 +305,7 @@ def _ours(names: Mapping[str, T], theirs: str, file: str) -> T:
     return names[theirs]
 
 
-def _fraction(row: Row, column: str, file: str) -> float | None:
+def _fraction(row: CsvRow, column: str, file: str) -> float | None:
     """A percentage with one decimal as a fraction; None for an empty field."""
     text = row[column]
     if not text:

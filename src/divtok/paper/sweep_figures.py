@@ -20,7 +20,7 @@ from divtok.paper.figures import by_size, figure_title
 from divtok.paper.recipe import DEFAULT_VALUES, Recipe
 from divtok.paper.run_tables import FinishedRun, Material, left_out, on_grid, short
 from divtok.report.maps import HeatMap, MapsDisplay
-from divtok.report.panels import Line, Panel, PanelsDisplay
+from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 DIVERGENCE_NAMES: Mapping[Divergence, str] = {
     "jsd": "JSD",
@@ -250,10 +250,10 @@ def _metric_panels(
 
 def _curve(
     name: str, surface: Surface, value: int, metric: str, series: int, *, dashed: bool = False
-) -> Line:
+) -> LineSeries:
     ece, auroc = surface.column(value)
     y = ece if metric == "ece" else auroc
-    return Line(
+    return LineSeries(
         name,
         tuple(float(t) for t in surface.thetas),
         tuple(100 * float(v) for v in y),

@@ -19,7 +19,7 @@ from divtok.paper.published_numbers import (
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
-from divtok.report.tables import Cell, Column, Row, Table, metric_table
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, metric_table
 
 Metric = Literal["ece", "auroc"]
 METRICS: tuple[Metric, ...] = ("ece", "auroc")
@@ -91,8 +91,8 @@ def verbalized(recipe: Recipe, material: Material) -> Exhibit:
 
 
 def _beside(
-    table: Table, metric: Metric, theirs: Mapping[tuple[str, str, str], Published]
-) -> Table:
+    table: ReportTable, metric: Metric, theirs: Mapping[tuple[str, str, str], Published]
+) -> ReportTable:
     """The table with the paper's row and the difference below each row that the paper has too."""
     estimators = [column.key for column in table.columns[2:]]
 
@@ -103,7 +103,7 @@ def _beside(
             return None
         return (there[0].accuracy, *(None if p is None else getattr(p, metric) for p in found))
 
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     theirs_shown: list[tuple[Cell, ...]] = []
     for row in table.rows:
         rows.append(row)
@@ -111,7 +111,7 @@ def _beside(
         if row.is_mean and theirs_shown:
             columns = zip(*theirs_shown, strict=True)
             means = tuple(_mean([v for v in c if isinstance(v, float)]) for c in columns)
-            rows.append(Row(("Mean: paper, same cells", *means), is_mean=True, ranked=False))
+            rows.append(ReportRow(("Mean: paper, same cells", *means), is_mean=True, ranked=False))
         paper = None if row.section is None else paper_row(row.section, generator)
         if paper is not None:
             both = zip(row.cells[1:], paper, strict=True)
@@ -124,7 +124,7 @@ def _beside(
         if mean.table == "whitebox" and mean.metric in (metric, "accuracy")
     }
     averages = [printed.get(None), *(printed.get(e) for e in estimators)]
-    rows.append(Row(("Paper's average", *averages), section=None, is_mean=True, ranked=False))
+    rows.append(ReportRow(("Paper's average", *averages), section=None, is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
         "generators and 4 benchmarks, whatever stands above."
@@ -133,12 +133,12 @@ def _beside(
 
 
 def _paper_rows(
-    name: str, ours: Row, paper: Sequence[Cell], differences: Sequence[Cell]
-) -> list[Row]:
+    name: str, ours: ReportRow, paper: Sequence[Cell], differences: Sequence[Cell]
+) -> list[ReportRow]:
     """The paper's cells for a row of ours, and ours less theirs."""
     return [
-        Row((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
-        Row(
+        ReportRow((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
+        ReportRow(
             (f"{name}: ours - paper", *differences),
             ours.section,
             ours.is_mean,
@@ -163,16 +163,16 @@ def _method_table(
     theirs: Figures,
     *,
     with_accuracy: bool,
-) -> Table:
+) -> ReportTable:
     """One row a method, (protocol, name, estimator), with the figures of each benchmark in turn."""
     benchmarks = _benchmarks(runs)
     names = (("Acc",) if with_accuracy else ()) + ("ECE", "AUC")
-    columns = [Column("method", "Method")]
+    columns = [ReportColumn("method", "Method")]
     for benchmark in (*benchmarks, "Mean"):
         columns += [
-            Column(f"{benchmark}_{n.lower()}", f"{benchmark} {n}", "percent") for n in names
+            ReportColumn(f"{benchmark}_{n.lower()}", f"{benchmark} {n}", "percent") for n in names
         ]
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     for under, name, estimator in methods:
         first = PROTOCOL_LABELS[under]
         shown = f"{first} {name}".strip()
@@ -190,7 +190,7 @@ def _method_table(
             ]
             return tuple(value for triple in kept for value in triple)
 
-        rows.append(Row((shown, *cells(ours))))
+        rows.append(ReportRow((shown, *cells(ours))))
         if any((under, b, estimator) in theirs for b in benchmarks):
             rows += _paper_rows(shown, rows[-1], cells(theirs), cells(_less(ours, theirs)))
     made = runs[0].protocol.describe()
@@ -202,7 +202,7 @@ def _method_table(
         )
     caption += _made(runs)
     heading = f"{title}: {short(_generator(runs))}"
-    return Table(heading, tuple(columns), tuple(rows), caption)
+    return ReportTable(heading, tuple(columns), tuple(rows), caption)
 
 
 def _less(ours: Figures, theirs: Figures) -> Figures:

@@ -1,117 +1,58 @@
-"""Whether a tracing job can be done, from the shapes of two models: memory, speed and advice.
+"""Whether a pair can be traced on this machine, how fast, and what to do where it cannot.
 
-Pure arithmetic on frozen records: no model, no tokenizer and no device is touched here. `shapes`
-reads the records from model configs, `machine` measures the device. The formulas stand with the
-functions; both memory and speed are estimates.
+Reads both models' outlines and times the device; what that means is worked out in `memory` and
+`speed`. Loads no weights, except in `measure_pair`, which loads the pair and traces with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+from divtok.errors import ModelError
+from divtok.models.errors import need_transformers
+from divtok.models.load import DType, pick_place
+from divtok.planning.amounts import gigabytes
+from divtok.planning.machine import (
+    Measured,
+    free_memory,
+    matmul_rate,
+    measure_tracing,
+    row_seconds,
+)
+from divtok.planning.memory import USABLE_SHARE, Batch, Memory, memory_needed, plan_batch
+from divtok.planning.model_shapes import ModelShape, Outline, read_outline
+from divtok.planning.speed import tokens_per_second
+from divtok.trace.head_stage import default_workspace
+from divtok.trace.pair import check_vocabularies, load_pair
 
-# The share of the speed of a bare matrix product that tracing reaches. Measured: 0.56 to 0.69 for a
-# 7B and a 1.5B model in bfloat16 on one H200; in float32 on one core of a CPU 0.46 to 0.67 for
-# models of 6 to 220 million parameters, and 0.35 for the embedded family, whose matrices are small.
-EFFICIENCY = 0.6
+if TYPE_CHECKING:
+    import torch
 
-# The rest is for what allocators lose between blocks, and for all that is not a tensor.
-USABLE_SHARE = 0.9
 PROMPT_TOKENS = 256  # room for the prompt that a default length leaves
 DEFAULT_LENGTH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
-    """What memory and speed depend on in one model, and the number type it is to run in.
+class TracingJob:
+    """A pair to trace with, as for `divtok run`. `length` None: as long as the models can read."""
 
-    `parameters` are all weights, tied ones once. `active_parameters` are those of the trunk that
-    one token goes through: without embeddings and output layer, and of the experts only the share
-    that is chosen. `attention_size` is heads times the width of one.
-    """
-
-    name: str
-    architecture: str
-    parameters: int
-    active_parameters: int
-    head_width: int
-    hidden_size: int
-    intermediate_size: int
-    attention_size: int
-    attention_heads: int
-    layers: int
-    context_length: int | None
-    dtype: str
-    stored_dtype: str | None = None
-    softcap: float | None = None
-    logit_scale: float = 1.0
-    keeps_scores: bool = False  # True where attention holds its whole matrix of scores
-    quantised: bool = False
-
-    @property
-    def dtype_bytes(self) -> int:
-        return DTYPE_BYTES[self.dtype]
+    p: str
+    q: str
+    max_batch_tokens: int
+    max_batch_rows: int
+    workspace_bytes: int | None = None  # left out: the device's default
+    revision_p: str | None = None
+    revision_q: str | None = None
+    dtype: DType = "auto"
+    device: str | None = None
+    device_map: str | None = None
+    length: int | None = None  # tokens of the longest response
+    tokens: int | None = None  # of all trajectories together
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What is read at once: `rows` responses of `length` tokens."""
-
-    rows: int
-    length: int
-
-    @property
-    def tokens(self) -> int:
-        return self.rows * self.length
-
-
-@dataclass(frozen=True, slots=True)
-class Flops:
-    """Floating-point operations for one token through one model."""
-
-    linear: int
-    attention: int
-    head: int
-
-    @property
-    def total(self) -> int:
-        return self.linear + self.attention + self.head
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes a job needs at its peak, by what they are for. `free` is None where it is not known."""
-
-    weights_p: int
-    weights_q: int
-    activations: int
-    hidden_states: int
-    workspace: int
-    free: int | None
-
-    @property
-    def total(self) -> int:
-        parts = (self.weights_p, self.weights_q, self.activations, self.hidden_states)
-        return sum(parts) + self.workspace
-
-    @property
-    def fits(self) -> bool | None:
-        """None where the free memory is not known."""
-        return None if self.free is None else self.total <= USABLE_SHARE * self.free
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """How fast a pair really traced random tokens, and the batch it did so with."""
-
-    tokens_per_second: float
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Obstacle:
     """Why a job cannot be done, and what to do about it."""
 
     what: str
@@ -125,15 +66,15 @@ class Feasibility:
     p: ModelShape
     q: ModelShape
     device: str
-    same_tokens: bool  # whether an id stands for the same token in both
+    same_tokens: bool  # whether an id is the same token in both
     length: int
     batch: Batch
     memory: Memory
     estimated: float | None  # tokens a second; None where the device could not be timed
     tokens: int | None
-    problems: tuple[Problem, ...]
+    problems: tuple[Obstacle, ...]
     notes: tuple[str, ...]  # what is special about the models
-    advice: tuple[str, ...]  # about the number type
+    advice: tuple[str, ...]  # about the dtype
     measured: Measured | None = None
 
     @property
@@ -142,15 +83,69 @@ class Feasibility:
         return min(self.p.head_width, self.q.head_width)
 
     @property
+    def context_length(self) -> int | None:
+        return shared_context(self.p, self.q)
+
+    @property
     def hours(self) -> float | None:
         """For all tokens of the job, as measured or else as estimated."""
         speed = self.estimated if self.measured is None else self.measured.tokens_per_second
         return None if self.tokens is None or speed is None else self.tokens / speed / 3600
 
 
-def plan_batch(length: int, *, max_tokens: int, max_rows: int) -> Batch:
-    """The batch that tracing makes of rows this long: one row at least, however long it is."""
-    return Batch(max(1, min(max_rows, max_tokens // length)), length)
+def inspect_pair(job: TracingJob) -> Feasibility:
+    """What can be known without the weights; takes about two seconds besides reading."""
+    need_transformers()
+    where, map_name = pick_place(job.device, job.device_map)
+    spread = map_name is not None
+    first, second = (
+        read_outline(
+            ref, revision=revision, dtype=job.dtype, device=job.device, device_map=job.device_map
+        )
+        for ref, revision in ((job.p, job.revision_p), (job.q, job.revision_q))
+    )
+    p, q = first.shape, second.shape
+    length = default_length(shared_context(p, q)) if job.length is None else job.length
+    batch = plan_batch(length, max_tokens=job.max_batch_tokens, max_rows=job.max_batch_rows)
+    workspace = job.workspace_bytes or default_workspace(where)
+    free = free_memory(where, spread=spread)
+    memory = memory_needed(p, q, batch, workspace_bytes=workspace, free=free)
+    vocabulary = _vocabulary_obstacle(first, second)
+    problems = (
+        vocabulary,
+        length_obstacle(p, q, length),
+        memory_obstacle(memory, p, q, device_type=where.type),
+    )
+    return Feasibility(
+        p=p,
+        q=q,
+        device=str(where) if not spread else f"all {where.type} devices",
+        same_tokens=vocabulary is None,
+        length=length,
+        batch=batch,
+        memory=memory,
+        estimated=_estimate(p, q, length, where, workspace),
+        tokens=job.tokens,
+        problems=tuple(problem for problem in problems if problem is not None),
+        notes=tuple(_notes(first, second)),
+        advice=tuple(dtype_advice(p, q, device_type=where.type)),
+    )
+
+
+def measure_pair(job: TracingJob, batch: Batch) -> Measured:
+    """Load the pair, which checks that each model can be taken apart, and trace random tokens."""
+    pair = load_pair(
+        job.p,
+        job.q,
+        p_revision=job.revision_p,
+        q_revision=job.revision_q,
+        dtype=job.dtype,
+        p_device=job.device,
+        q_device=job.device,
+        device_map=job.device_map,
+    )
+    workspace = job.workspace_bytes or default_workspace(pair.p.device)
+    return measure_tracing(pair, batch, workspace_bytes=workspace)
 
 
 def default_length(context_length: int | None) -> int:
@@ -165,11 +160,11 @@ def shared_context(p: ModelShape, q: ModelShape) -> int | None:
     return min((s.context_length for s in (p, q) if s.context_length is not None), default=None)
 
 
-def length_problem(p: ModelShape, q: ModelShape, length: int) -> Problem | None:
+def length_obstacle(p: ModelShape, q: ModelShape, length: int) -> Obstacle | None:
     """A response needs room in both models, and one prompt token before it."""
     for shape in (p, q):
         if shape.context_length is not None and length >= shape.context_length:
-            return Problem(
+            return Obstacle(
                 f"A response of {length:,} tokens is too long: {shape.name} reads "
                 f"{shape.context_length:,}, prompt included.",
                 "Give a smaller --length, or use models that read more.",
@@ -177,74 +172,34 @@ def length_problem(p: ModelShape, q: ModelShape, length: int) -> Problem | None:
     return None
 
 
-def flops_per_token(shape: ModelShape, length: int) -> Flops:
-    """2 for each active weight, 4 L A T/2 for attention (causal), and 2 V D for the output layer.
-
-    Attention is taken as full in every layer; sliding windows make it less.
-    """
-    return Flops(
-        linear=2 * shape.active_parameters,
-        attention=2 * shape.layers * shape.attention_size * length,
-        head=2 * shape.head_width * shape.hidden_size,
+def memory_obstacle(
+    memory: Memory, p: ModelShape, q: ModelShape, *, device_type: str
+) -> Obstacle | None:
+    """Where a job needs more than there is: what to do, the mildest step first."""
+    if memory.free is None or memory.fits:
+        return None
+    usable = USABLE_SHARE * memory.free
+    steps: list[str] = []
+    if memory.weights_p + memory.weights_q < usable:
+        steps.append("take smaller batches (trace.max_batch_tokens)")
+    if any(shape.dtype == "float32" for shape in (p, q)):
+        slower = "" if device_type == "cuda" else ", though slower on many CPUs"
+        steps.append(f"use --dtype bfloat16 (half the memory{slower})")
+    if device_type == "cuda":
+        steps.append("spread the models over several GPUs (--device-map auto)")
+        if memory.weights_p < usable:
+            steps.append("put q on another device (trace.q_device)")
+    steps.append("use smaller models or a machine with more memory")
+    text = "; or ".join(steps)
+    return Obstacle(
+        f"The job needs {gigabytes(memory.total)} of memory. {gigabytes(memory.free)} are free, "
+        f"of which {USABLE_SHARE:.0%} can be used.",
+        text[0].upper() + text[1:] + ".",
     )
-
-
-def activation_bytes(shape: ModelShape, batch: Batch) -> int:
-    """What one trunk holds at its peak while it reads a batch, and half of that again.
-
-    A token needs b (4 D + max(6 A, 3 I)): the residual stream and its norms, and either queries,
-    keys and values with their rotated copies, or both halves of the feed-forward layer and their
-    product. Padding and sliding windows add a mask of 1 + b bytes for each earlier token, which is
-    counted always; attention that keeps
-    its scores adds b + 4 for each head and earlier token. b is the size of a number.
-
-    The half is for what allocators keep: on a CPU the process grew by 0.7 to 1.5 times the tensors'
-    own size, in float32 and bfloat16, so by at most what is given here.
-    """
-    size = shape.dtype_bytes
-    layer = max(6 * shape.attention_size, 3 * shape.intermediate_size)
-    token = size * (4 * shape.hidden_size + layer)
-    token += batch.length * (1 + size)
-    if shape.keeps_scores:
-        token += batch.length * shape.attention_heads * (size + 4)
-    return 3 * token * batch.tokens // 2
-
-
-def memory_needed(
-    p: ModelShape, q: ModelShape, batch: Batch, *, workspace_bytes: int, free: int | None
-) -> Memory:
-    """Both models stay loaded; they read one after the other, and the head stage comes last.
-
-    The hidden states of both are kept for the head stage; the larger of the two trunks sets the
-    peak of the activations.
-    """
-    return Memory(
-        weights_p=p.parameters * p.dtype_bytes,
-        weights_q=q.parameters * q.dtype_bytes,
-        activations=max(activation_bytes(shape, batch) for shape in (p, q)),
-        hidden_states=batch.tokens * sum(s.hidden_size * s.dtype_bytes for s in (p, q)),
-        workspace=workspace_bytes,
-        free=free,
-    )
-
-
-def tokens_per_second(
-    p: ModelShape, q: ModelShape, length: int, *, rates: Mapping[str, float], row_seconds: float
-) -> float:
-    """1 / (F_p / (E R_p) + F_q / (E R_q) + S), an estimate.
-
-    F are the operations of one token, R the `rates` of matrix products in the model's number type
-    (operations a second), E the efficiency, and S, `row_seconds`, is what comparing the two
-    distributions of one token takes.
-    """
-    products = sum(
-        flops_per_token(shape, length).total / (EFFICIENCY * rates[shape.dtype]) for shape in (p, q)
-    )
-    return 1 / (products + row_seconds)
 
 
 def dtype_advice(p: ModelShape, q: ModelShape, *, device_type: str) -> list[str]:
-    """Sentences about the number type, most important first; none where it is the usual choice."""
+    """Sentences about the dtype, most important first; none where it is the usual choice."""
     half = any(shape.dtype_bytes < 4 for shape in (p, q))
     advice: list[str] = []
     for shape in (p, q):
@@ -271,32 +226,49 @@ def dtype_advice(p: ModelShape, q: ModelShape, *, device_type: str) -> list[str]
     return advice
 
 
-def memory_problem(
-    memory: Memory, p: ModelShape, q: ModelShape, *, device_type: str
-) -> Problem | None:
-    """Where a job needs more than there is: what to do, the mildest step first."""
-    if memory.free is None or memory.fits:
-        return None
-    usable = USABLE_SHARE * memory.free
-    steps: list[str] = []
-    if memory.weights_p + memory.weights_q < usable:
-        steps.append("take smaller batches (trace.max_batch_tokens)")
-    if any(shape.dtype == "float32" for shape in (p, q)):
-        slower = "" if device_type == "cuda" else ", though slower on many CPUs"
-        steps.append(f"use --dtype bfloat16 (half the memory{slower})")
-    if device_type == "cuda":
-        steps.append("spread the models over several GPUs (--device-map auto)")
-        if memory.weights_p < usable:
-            steps.append("put q on another device (trace.q_device)")
-    steps.append("use smaller models or a machine with more memory")
-    text = "; or ".join(steps)
-    return Problem(
-        f"The job needs {gigabytes(memory.total)} of memory, and of the {gigabytes(memory.free)} "
-        f"that are free {USABLE_SHARE:.0%} can be used.",
-        text[0].upper() + text[1:] + ".",
-    )
+def _estimate(
+    p: ModelShape, q: ModelShape, length: int, where: torch.device, workspace: int
+) -> float | None:
+    rates: dict[str, float] = {}
+    for dtype in {p.dtype, q.dtype}:
+        rate = matmul_rate(where, dtype, hidden_size=p.hidden_size)
+        if rate is None:
+            return None
+        rates[dtype] = rate
+    rows = row_seconds(where, p.head_width, q.head_width, workspace_bytes=workspace)
+    return None if rows is None else tokens_per_second(p, q, length, rates=rates, row_seconds=rows)
 
 
-def gigabytes(size: int) -> str:
-    """Bytes for people: GB, or MB below a tenth of one."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
+def _vocabulary_obstacle(first: Outline, second: Outline) -> Obstacle | None:
+    try:
+        check_vocabularies(first.name, first.tokenizer, second.name, second.tokenizer)
+    except ModelError as error:
+        return Obstacle(error.what, error.next_step or "")
+    return None
+
+
+def _notes(first: Outline, second: Outline) -> list[str]:
+    """Only what a user should know; nothing for two ordinary models."""
+    notes: list[str] = []
+    width = min(first.shape.head_width, second.shape.head_width)
+    for shape in (first.shape, second.shape):
+        if shape.softcap is not None:
+            notes.append(
+                f"{shape.name} caps its logits softly at {shape.softcap:g}: done here too."
+            )
+        if shape.logit_scale != 1.0:
+            notes.append(f"{shape.name} scales its logits by {shape.logit_scale:g}: done here too.")
+        if shape.quantised:
+            notes.append(f"{shape.name} is quantised; memory and speed are those of plain weights.")
+    beyond = max(first.tokenizer.get_vocab().values()) + 1 - width
+    if beyond > 0:
+        notes.append(
+            f"{beyond} tokens of {first.name} lie beyond the shared width; a response that holds "
+            "one of them is refused."
+        )
+    if not getattr(first.tokenizer, "chat_template", None):
+        notes.append(
+            f"{first.name} has no chat template, so divtok cannot write prompts for it; an "
+            "instruct or chat version has one."
+        )
+    return notes

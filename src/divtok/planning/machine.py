@@ -1,18 +1,19 @@
 """What this machine can do: free memory, the speed of matrix products, the speed of tracing.
 
-Measures and reports numbers; what they mean for a job is worked out in `feasibility`.
+Measures and reports numbers; what they mean for a job is worked out in `memory` and `speed`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from divtok.planning.feasibility import Batch, Measured
+from divtok.planning.memory import Batch
 from divtok.records import Sampling, Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import pair_metrics
@@ -31,8 +32,16 @@ _WARM_TOKENS = 64
 _PROMPT = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How fast a pair really traced random tokens, and the batch it did so with."""
+
+    tokens_per_second: float
+    batch: Batch
+
+
 def free_memory(device: torch.device, *, spread: bool = False) -> int | None:
-    """Bytes that can be had on the device, or on all GPUs together; None where nothing tells."""
+    """Bytes that are free on the device, or on all GPUs together; None where it is not known."""
     import torch
 
     if device.type == "cuda":
@@ -172,7 +181,7 @@ def _random_trajectory(rng: np.random.Generator, known: int, length: int) -> Tra
 
 
 def _wait(device: torch.device) -> None:
-    """A GPU works on while Python goes on; the clock is only right once it is done."""
+    """A GPU works on while Python continues; the clock is only right once it is done."""
     import torch
 
     if device.type == "cuda":
@@ -180,7 +189,7 @@ def _wait(device: torch.device) -> None:
 
 
 def _free_ram() -> int:
-    """What the system says is available, or less where a container may not have it."""
+    """What the system says is available, or less where a container's limit is lower."""
     import psutil
 
     available, rest = psutil.virtual_memory().available, _container_rest()

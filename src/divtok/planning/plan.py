@@ -1,48 +1,34 @@
-"""What recipes would cost before anything is spent: models, samples, tokens, hours, disk, and what
-is there already.
+"""What runs would cost before anything is spent: models, samples, tokens, hours, disk, and what is
+stored already.
 
-Loads no model and no hub benchmark, and asks no network. How the plan is shown is the business of
-`plan_text`; where its estimates come from, of `costs`.
+Loads no model and no hub benchmark, and asks no network. `plan_text` shows a plan; where its
+estimates come from is in `speed`, `memory` and `benchmark_sizes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from divtok.config.run import RunConfig
-from divtok.errors import ConfigError
 from divtok.families.presets import Generator
-from divtok.paper.recipe import NamedRun
-from divtok.planning import costs
-from divtok.planning.model_facts import API_MODELS, Found, find_model
+from divtok.planning.benchmark_sizes import assumed_tokens, problem_count
+from divtok.planning.model_sizes import API_MODELS, FoundModel, find_model
+from divtok.planning.speed import assumptions, on_cpu
 from divtok.planning.stored import Stored, read_stored
 from divtok.planning.workload import (
     EVIDENCE_KINDS,
-    Facts,
-    Job,
     Role,
+    Sizes,
     Work,
     WorkKind,
+    Workload,
     models_used,
-    notes,
 )
-from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
 
 Device = Literal["gpu", "cpu"]
-
-# A hub benchmark is not fetched for planning.
-HUB_PROBLEMS = {
-    "math500": 500,
-    "amc23": 40,
-    "aime24": 30,
-    "aime25": 30,
-    "hmmt25": 30,
-    "hmmt26": 33,
-    "math-train": 12_000,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,48 +143,26 @@ class Plan:
         return sum((w.hours_left if left else w.hours) or 0.0 for w in work)
 
 
-def make_plan(runs: Sequence[NamedRun], folder: Path, *, recipes: Sequence[str] = ()) -> Plan:
-    """The plan of these runs, each of which lies, or would lie, in its own folder in `folder`."""
-    roles = _roles(run.config for run in runs)
-    revisions = {ref: name for run in runs for ref, name in run.config.revisions.items()}
+def make_plan(runs: Mapping[str, RunConfig], folder: Path, *, recipes: Sequence[str] = ()) -> Plan:
+    """The plan of these runs, by name: each has, or would have, its own folder in `folder`."""
+    roles = _roles(runs.values())
+    revisions = {ref: name for config in runs.values() for ref, name in config.revisions.items()}
     found = {ref: find_model(ref, revisions.get(ref)) for ref in roles}
-    facts = {ref: model.fact for ref, model in found.items()}
-    planned = tuple(_plan_run(run, folder / run.name, facts) for run in runs)
+    sizes = {ref: model.size for ref, model in found.items()}
+    planned = tuple(_plan_run(name, config, folder, sizes) for name, config in runs.items())
     devices = {run.device for run in planned}
     return Plan(
         recipes=tuple(recipes),
         folder=folder,
         models=tuple(_plan_model(ref, roles[ref], found[ref]) for ref in roles),
         runs=planned,
-        assumptions=costs.assumptions(
+        assumptions=assumptions(
             gpu="gpu" in devices,
             cpu="cpu" in devices,
             api=any(ref in API_MODELS for ref in roles),
             assumed=any(not cell.measured for run in planned for cell in run.cells),
         ),
     )
-
-
-def print_plan(plan: Plan) -> None:
-    """To the terminal, on standard output."""
-    from divtok.planning.text import plan_text
-
-    print(plan_text(plan), end="")
-
-
-def problem_count(config: RunConfig, benchmark: str) -> int:
-    """How many problems a run takes from a benchmark."""
-    file = config.benchmark_files.get(benchmark)
-    if file is not None:
-        return len(load_benchmark(benchmark, file=Path(file), limit=config.limit))
-    source = BENCHMARKS.get(benchmark).source
-    count = source.count if isinstance(source, EmbeddedSource) else HUB_PROBLEMS.get(benchmark)
-    if count is None:
-        raise ConfigError(
-            f"How many problems '{benchmark}' has is not known before it is fetched.",
-            next_step=f"Give a local file to plan with: benchmark_files.{benchmark}=PATH",
-        )
-    return count if config.limit is None else min(count, config.limit)
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -250,55 +214,54 @@ def _roles(configs: Iterable[RunConfig]) -> dict[str, list[Role]]:
     return found
 
 
-def _plan_model(ref: str, roles: Sequence[Role], found: Found) -> ModelPlan:
-    fact = found.fact
+def _plan_model(ref: str, roles: Sequence[Role], found: FoundModel) -> ModelPlan:
+    size = found.size
     fetched = not found.here and ref not in API_MODELS
     return ModelPlan(
         ref=ref,
         roles=tuple(roles),
-        parameters=None if fact is None else fact.parameters,
-        active_parameters=None if fact is None else fact.active,
-        download_bytes=0 if not fetched else None if fact is None else fact.download_bytes,
+        parameters=None if size is None else size.parameters,
+        active_parameters=None if size is None else size.active,
+        download_bytes=0 if not fetched else None if size is None else size.download_bytes,
         here=found.here,
     )
 
 
-def _plan_run(run: NamedRun, folder: Path, facts: Facts) -> RunPlan:
-    config, stored = run.config, read_stored(folder)
+def _plan_run(name: str, config: RunConfig, folder: Path, sizes: Sizes) -> RunPlan:
+    stored = read_stored(folder / name)
     loaded = {ref for ref, _ in models_used(config)} - API_MODELS
-    sizes = [facts[ref] for ref in loaded]
     cells: list[CellPlan] = []
-    said: list[str] = []
+    notes: list[str] = []
     for generator in config.generator_presets():
         for benchmark in config.benchmark_names():
-            cell, job = _plan_cell(config, generator, benchmark, stored, facts)
+            cell, workload = _plan_cell(config, generator, benchmark, stored, sizes)
             cells.append(cell)
-            said += notes(job)
-    unknown = sorted(ref for ref in loaded if facts[ref] is None)
-    said += [f"The size of {ref} is not known: its hours are left out." for ref in unknown]
-    small = all(fact is not None and costs.on_cpu(fact) for fact in sizes)
+            notes += workload.notes()
+    unknown = sorted(ref for ref in loaded if sizes[ref] is None)
+    notes += [f"The size of {ref} is not known: its hours are left out." for ref in unknown]
+    small = all((size := sizes[ref]) is not None and on_cpu(size) for ref in loaded)
     return RunPlan(
-        name=run.name,
+        name=name,
         family=config.family,
         protocol=config.protocol,
-        folder=folder,
+        folder=folder / name,
         exists=stored.exists,
         device="cpu" if small else "gpu",
         cells=tuple(cells),
-        notes=tuple(dict.fromkeys(said)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
 def _plan_cell(
-    config: RunConfig, generator: Generator, benchmark: str, stored: Stored, facts: Facts
-) -> tuple[CellPlan, Job]:
+    config: RunConfig, generator: Generator, benchmark: str, stored: Stored, sizes: Sizes
+) -> tuple[CellPlan, Workload]:
     there = stored.cell(generator.model, benchmark)
     problems, samples = problem_count(config, benchmark), config.samples_for(generator, benchmark)
     tokens = there.mean_tokens
     if tokens is None:
         limit = config.sampling_for(generator).max_length
-        tokens = costs.assumed_tokens(benchmark, protocol=config.protocol, max_length=limit)
-    job = Job(config, generator, problems * samples, tokens, there, stored, facts)
+        tokens = assumed_tokens(benchmark, protocol=config.protocol, max_length=limit)
+    workload = Workload(config, generator, problems * samples, tokens, there, stored, sizes)
     cell = CellPlan(
         generator=generator.model,
         benchmark=benchmark,
@@ -306,6 +269,6 @@ def _plan_cell(
         samples=samples,
         mean_tokens=tokens,
         measured=there.mean_tokens is not None,
-        work=tuple(job.work()),
+        work=tuple(workload.work()),
     )
-    return cell, job
+    return cell, workload

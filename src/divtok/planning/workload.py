@@ -6,14 +6,15 @@ of it is stored already. Makes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from divtok.config.run import RunConfig
 from divtok.families.presets import Generator
-from divtok.planning import costs
-from divtok.planning.model_facts import API_MODELS, ModelFact
+from divtok.planning.memory import GPU, fitting_rows, too_large
+from divtok.planning.model_sizes import API_MODELS, ModelSize
+from divtok.planning.speed import ReadingKind, on_cpu, reading_hours, reply_hours, writing_hours
 from divtok.planning.stored import Stored, StoredCell
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.stages.choices import needed_evidence
@@ -22,7 +23,14 @@ Role = Literal["generator", "api", "reader", "auxiliary", "base", "prm"]
 WorkKind = Literal["generate", "grade", "trace", "chain", "replies", "base", "rewards"]
 EVIDENCE_KINDS: tuple[WorkKind, ...] = ("chain", "replies", "base", "rewards")
 # None where the size of a model is not known.
-Facts = Mapping[str, ModelFact | None]
+Sizes = Mapping[str, ModelSize | None]
+
+# Measured on stored tables: a trace is 7 float32 numbers a token, which hardly compress; ids and
+# text of real responses took 1 to 2 bytes a token; other rows 25 to 125 bytes each.
+_TRACE_BYTES_PER_TOKEN = 28
+_READING_BYTES_PER_TOKEN = 4
+_TRAJECTORY_BYTES_PER_TOKEN = 2
+_ROW_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ def models_used(config: RunConfig) -> Iterator[tuple[str, Role]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Workload:
     """One generator on one benchmark: so many responses of so many tokens on average."""
 
     config: RunConfig
@@ -72,35 +80,27 @@ class Job:
     mean_tokens: float
     there: StoredCell
     stored: Stored
-    facts: Facts
+    sizes: Sizes
 
     def work(self) -> Iterator[Work]:
         """In the order of the stages."""
-        model = self.generator.model
+        config, model = self.config, self.generator.model
         yield self._written()
-        yield self._work("grade", (), ("grades",), 0.0, costs.ROW_BYTES * self.responses)
-        for p, q in self.config.pairs_for(self.generator):
-            yield self._traced(p, q)
-        needed = needed_evidence(self.config)
-        reader = self.config.pair_for(self.generator)[0]
+        yield self._work("grade", (), ("grades",), 0.0)
+        for pair in config.pairs_for(self.generator):
+            yield self._read("trace", pair, ("traces", *pair), _TRACE_BYTES_PER_TOKEN)
+        needed = needed_evidence(config)
+        reader, _ = config.pair_for(self.generator)
         if "chain" in needed:
-            hours = self._read(reader, costs.chain_hours)
-            size = costs.ROW_BYTES * self.responses
-            yield self._work("chain", (reader,), ("chains", reader), hours, size)
-        if "statement" in needed and not PROTOCOLS.get(self.config.protocol).states_confidence:
-            size = costs.ROW_BYTES * self.responses
-            yield self._work("replies", (model,), ("replies",), self._reply_hours(), size)
-        base = self.config.base_for(self.generator)
+            yield self._read("chain", (reader,), ("chains", reader))
+        if "statement" in needed and not PROTOCOLS.get(config.protocol).states_confidence:
+            yield self._work("replies", (model,), ("replies",), self._reply_hours())
+        base = config.base_for(self.generator)
         if "base" in needed and base is not None:
-            kind = f"base_{self.config.evidence.base_prompt}"
-            hours = self._read(base, costs.reading_hours)
-            size = round(costs.READING_BYTES_PER_TOKEN * self._tokens)
-            yield self._work("base", (base,), ("readings", base, kind), hours, size)
-        prm = self.config.prm
-        if "rewards" in needed and prm is not None:
-            hours = self._read(prm, costs.reading_hours)
-            size = costs.ROW_BYTES * self.responses
-            yield self._work("rewards", (prm,), ("rewards", prm), hours, size)
+            made_by = ("readings", base, f"base_{config.evidence.base_prompt}")
+            yield self._read("base", (base,), made_by, _READING_BYTES_PER_TOKEN)
+        if "rewards" in needed and config.prm is not None:
+            yield self._read("rewards", (config.prm,), ("rewards", config.prm))
 
     @property
     def _tokens(self) -> float:
@@ -112,79 +112,88 @@ class Job:
         models: tuple[str, ...],
         made_by: tuple[str, ...],
         hours: float | None,
-        size: int,
+        bytes_per_token: int | None = None,
     ) -> Work:
+        """`made_by` names the stored rows; without `bytes_per_token` a row is a few numbers."""
+        if bytes_per_token is None:
+            size = _ROW_BYTES * self.responses
+        else:
+            size = round(bytes_per_token * self._tokens)
         done = self.stored.done(self.there, *made_by)
         return Work(kind, models, self.responses, done, hours, size)
 
+    def _read(
+        self,
+        kind: ReadingKind,
+        models: tuple[str, ...],
+        made_by: tuple[str, ...],
+        bytes_per_token: int | None = None,
+    ) -> Work:
+        sizes = [size for ref in models if (size := self.sizes[ref]) is not None]
+        known = len(sizes) == len(models)
+        hours = reading_hours(kind, *sizes, tokens=self._tokens) if known else None
+        return self._work(kind, models, made_by, hours, bytes_per_token)
+
     def _written(self) -> Work:
-        model = self.generator.model
-        fact = self.facts[model]
-        if model in API_MODELS:
-            hours: float | None = 0.0
-        else:
-            hours = fact and costs.writing_hours(
-                fact,
+        hours = self._generator_hours(
+            lambda size: writing_hours(
+                size,
                 rows=self.responses,
                 tokens=self.mean_tokens,
                 limit=self.config.sampling_for(self.generator).max_length,
                 batch_size=self.config.generate.batch_size,
             )
-        size = round(costs.TRAJECTORY_BYTES_PER_TOKEN * self._tokens)
-        return Work("generate", (model,), self.responses, len(self.there.keys), hours, size)
-
-    def _traced(self, p: str, q: str) -> Work:
-        first, second = self.facts[p], self.facts[q]
-        hours = None
-        if first is not None and second is not None:
-            hours = costs.tracing_hours(first, second, tokens=self._tokens)
-        size = round(costs.TRACE_BYTES_PER_TOKEN * self._tokens)
-        return self._work("trace", (p, q), ("traces", p, q), hours, size)
+        )
+        size = round(_TRAJECTORY_BYTES_PER_TOKEN * self._tokens)
+        done = len(self.there.keys)
+        return Work("generate", (self.generator.model,), self.responses, done, hours, size)
 
     def _reply_hours(self) -> float | None:
-        fact = self.facts[self.generator.model]
+        return self._generator_hours(
+            lambda size: reply_hours(
+                size,
+                rows=self.responses,
+                tokens=self._tokens,
+                limit=self.config.evidence.reply_tokens,
+                batch_size=self.config.generate.batch_size,
+            )
+        )
+
+    def _generator_hours(self, hours: Callable[[ModelSize], float]) -> float | None:
+        """What the generator itself takes: nothing here where it is behind an API."""
         if self.generator.model in API_MODELS:
             return 0.0
-        return fact and costs.reply_hours(
-            fact,
-            rows=self.responses,
-            tokens=self._tokens,
-            limit=self.config.evidence.reply_tokens,
-            batch_size=self.config.generate.batch_size,
-        )
+        size = self.sizes[self.generator.model]
+        return None if size is None else hours(size)
 
-    def _read(self, ref: str, hours: costs.Reading) -> float | None:
-        fact = self.facts[ref]
-        return None if fact is None else hours(fact, tokens=self._tokens)
-
-
-def notes(job: Job) -> Iterator[str]:
-    """What a user should know before starting: what does not fit, and what does not match."""
-    model, fact = job.generator.model, job.facts[job.generator.model]
-    if model in API_MODELS:
-        yield (
-            f"{model} is reached through an API: give its server (generate.api.base_url) and put "
-            f"its key into the environment variable {job.config.generate.api.key_variable}."
-        )
-    if len(job.there.keys) > job.responses:
-        yield (
-            f"{len(job.there.keys):,} trajectories of {model} are stored where "
-            f"{job.responses:,} are asked for: they were made with another configuration."
-        )
-    if fact is not None and not costs.on_cpu(fact):
-        rows = costs.fitting_rows(fact, job.mean_tokens)
-        if costs.too_large(fact):
-            yield f"{model} does not fit on {costs.GPU}: generate.device_map=auto spreads it."
-        elif rows < job.config.generate.batch_size:
+    def notes(self) -> Iterator[str]:
+        """What a user should know before starting: what does not fit, and what does not match."""
+        model, size = self.generator.model, self.sizes[self.generator.model]
+        generate = self.config.generate
+        if model in API_MODELS and generate.api.base_url is None:
             yield (
-                f"{model}: keys and values of {job.config.generate.batch_size} responses may not "
-                f"fit beside the weights. generate.batch_size={rows} should."
+                f"{model} is reached through an API. Give its address with "
+                "generate.api.base_url=URL, or put its trajectories in the run's folder first."
             )
-    for p, q in job.config.pairs_for(job.generator):
-        first, second = job.facts[p], job.facts[q]
-        if first is not None and second is not None and costs.too_large(first, second):
-            size = (first.weight_bytes + second.weight_bytes) / 1e9
+        if len(self.there.keys) > self.responses:
             yield (
-                f"{p} and {q} have {size:.0f} GB of weights, too much for {costs.GPU}: "
-                "trace.device_map=auto spreads them."
+                f"{len(self.there.keys):,} trajectories of {model} are stored where "
+                f"{self.responses:,} are asked for: they were made with another configuration."
             )
+        if size is not None and not on_cpu(size):
+            rows = fitting_rows(size, self.mean_tokens)
+            if too_large(size):
+                yield f"{model} does not fit on {GPU}: generate.device_map=auto spreads it."
+            elif rows < generate.batch_size:
+                yield (
+                    f"{model}: keys and values of {generate.batch_size} responses may not fit "
+                    f"beside the weights. generate.batch_size={rows} should."
+                )
+        for p, q in self.config.pairs_for(self.generator):
+            first, second = self.sizes[p], self.sizes[q]
+            if first is not None and second is not None and too_large(first, second):
+                weights = (first.weight_bytes + second.weight_bytes) / 1e9
+                yield (
+                    f"{p} and {q} have {weights:.0f} GB of weights, too much for {GPU}: "
+                    "trace.device_map=auto spreads them."
+                )

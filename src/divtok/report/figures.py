@@ -36,7 +36,7 @@ from divtok.report.figure_style import (
     set_height,
     text_width,
 )
-from divtok.report.labels import DEFAULT_LABELS, label
+from divtok.report.labels import label
 from divtok.report.text import plot_text
 from divtok.store.atomic import make_folder, write_bytes_atomically, write_text_atomically
 
@@ -121,7 +121,7 @@ class ReliabilityDisplay:
         cls,
         title: str,
         curves: Sequence[ReliabilityCurve],
-        labels: Mapping[str, str] = DEFAULT_LABELS,
+        labels: Mapping[str, str] | None = None,
     ) -> ReliabilityDisplay:
         return cls(title, tuple(ReliabilityPanel(label(c.estimator, labels), c) for c in curves))
 

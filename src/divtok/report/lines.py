@@ -22,7 +22,7 @@ _SPARSE = 5  # markers along a line that has none at every point
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineSeries:
     """One series: `y` against `x`, both [N]; a missing y breaks the line.
 
     `low` and `high`, [N], are the ends of an interval at each point. `series` chooses colour and

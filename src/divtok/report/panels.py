@@ -31,7 +31,7 @@ from divtok.report.figure_style import (
     turn_if_wide,
     turned_height,
 )
-from divtok.report.lines import Line
+from divtok.report.lines import LineSeries
 from divtok.report.text import plot_text
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Panel:
     title: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[LineSeries, ...]
     mark: float | None = None
     mark_label: str | None = None
     x_ticks: tuple[tuple[float, str], ...] | None = None
@@ -123,7 +123,7 @@ class Panel:
             turn_if_wide(ax, names, room=0.95 * inches * share)
         return named
 
-    def _shift(self, line: Line) -> float:
+    def _shift(self, line: LineSeries) -> float:
         """How far a line steps aside, so that intervals do not hide each other.
 
         Only where the x axis has named places: elsewhere a point's x must be read as it is.

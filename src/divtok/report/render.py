@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from divtok.errors import DataError
-from divtok.report.tables import Cell, Column, Row, Table, rank_marks
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, rank_marks
 from divtok.report.text import csv_text, latex, markdown, visible
 
 
-def shown(value: Cell, column: Column, *, dash: str, signed: bool = False) -> str:
+def shown(value: Cell, column: ReportColumn, *, dash: str, signed: bool = False) -> str:
     """A cell as printed: percent with one decimal, `dash` for a missing value."""
     if value is None:
         return dash
@@ -24,7 +24,7 @@ def shown(value: Cell, column: Column, *, dash: str, signed: bool = False) -> st
     return f"{value * 100:{sign}.1f}" if column.kind == "percent" else f"{value:{sign}d}"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ReportTable) -> str:
     """A pipe table under a heading; best in bold, second in italics."""
     sections = table.sections()
     head = (["Benchmark"] if sections else []) + [markdown(c.label) for c in table.columns]
@@ -42,7 +42,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join([*lines, "", markdown(table.caption), ""])
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: ReportTable) -> str:
     """A `table` environment that needs booktabs; best bold, second underlined."""
     layout = "".join("l" if c.kind == "text" else "r" for c in table.columns)
     lines = [
@@ -69,7 +69,7 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, "    \\bottomrule", "  \\end{tabular}", "\\end{table}", ""])
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: ReportTable) -> str:
     """Fractions at full precision, a missing value as an empty cell, no mean row.
 
     Text that a spreadsheet would run as a formula gets a leading quote; numbers stay numbers.
@@ -88,7 +88,7 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _csv_cell(value: Cell, column: Column) -> str:
+def _csv_cell(value: Cell, column: ReportColumn) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
@@ -105,7 +105,12 @@ def _csv_text(text: str) -> str:
 
 
 def _marked(
-    table: Table, row: Row, *, dash: str, escape: Callable[[str], str], marks: Sequence[str]
+    table: ReportTable,
+    row: ReportRow,
+    *,
+    dash: str,
+    escape: Callable[[str], str],
+    marks: Sequence[str],
 ) -> list[str]:
     cells: list[str] = []
     for value, column, rank in zip(row.cells, table.columns, rank_marks(table, row), strict=True):

@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from divtok.evaluate.certified import Certified
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.scored_group import LeftOut
 from divtok.records import Evaluation
-from divtok.report.certified import certified_markdown
 from divtok.report.labels import in_order, label
-from divtok.report.left_out import left_out_markdown
-from divtok.report.near_theta import near_theta_markdown
+from divtok.report.notes import Note
 from divtok.report.render import to_markdown
-from divtok.report.tables import Table
+from divtok.report.tables import ReportTable
 from divtok.report.text import markdown
 
 
@@ -28,15 +23,13 @@ def readme(
     *,
     title: str,
     evaluations: Sequence[Evaluation],
-    tables: Mapping[str, Table],
+    tables: Mapping[str, ReportTable],
     equal_length: Mapping[tuple[str, str], CountAtEqualLength],
     figures: Sequence[tuple[str, str]],
-    near_theta: Sequence[NearTheta],
-    certified: Sequence[Certified],
-    left_out: Sequence[LeftOut],
+    notes: Sequence[Note],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
-    labels: Mapping[str, str],
+    labels: Mapping[str, str] | None,
     formats: Sequence[str],
 ) -> str:
     """The Markdown text of the page."""
@@ -48,13 +41,8 @@ def readme(
         "## In short",
         "\n".join(f"- {s}" for s in _findings(evaluations, equal_length, theta_fits, labels)),
         *(to_markdown(table).rstrip() for table in tables.values()),
+        *(note.markdown() for note in notes if note.lines),
     ]
-    if left_out:
-        parts.append(left_out_markdown(left_out))
-    if certified:
-        parts.append(certified_markdown(certified))
-    if near_theta:
-        parts.append(near_theta_markdown(near_theta))
     if figures:
         parts += ["## Figures", _figure_list(figures, formats)]
     parts += ["## How the figures were made", _method(evaluations, protocol, labels)]
@@ -97,7 +85,7 @@ def _findings(
     evaluations: Sequence[Evaluation],
     equal_length: Mapping[tuple[str, str], CountAtEqualLength],
     theta_fits: Mapping[str, ThetaFit],
-    labels: Mapping[str, str],
+    labels: Mapping[str, str] | None,
 ) -> list[str]:
     lines = [
         _best(evaluations, "ece", "Lowest mean ECE", labels),
@@ -128,7 +116,7 @@ def _findings(
 
 
 def _best(
-    evaluations: Sequence[Evaluation], metric: str, what: str, labels: Mapping[str, str]
+    evaluations: Sequence[Evaluation], metric: str, what: str, labels: Mapping[str, str] | None
 ) -> str:
     """The best mean over groups, among the estimators that have a figure in every group."""
     groups = {(e.benchmark, e.generator) for e in evaluations}
@@ -155,7 +143,7 @@ def _figure_list(figures: Sequence[tuple[str, str]], formats: Sequence[str]) -> 
 
 
 def _method(
-    evaluations: Sequence[Evaluation], protocol: Protocol, labels: Mapping[str, str]
+    evaluations: Sequence[Evaluation], protocol: Protocol, labels: Mapping[str, str] | None
 ) -> str:
     clipped = sum(e.clipped for e in evaluations)
     lines = [
@@ -178,7 +166,7 @@ def _by_group(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[Evaluat
     return [(f"{markdown(g)} on {markdown(b)}", members) for (b, g), members in groups.items()]
 
 
-def _left_out(where: str, members: Sequence[Evaluation], labels: Mapping[str, str]) -> str:
+def _left_out(where: str, members: Sequence[Evaluation], labels: Mapping[str, str] | None) -> str:
     """Grading excludes the same responses for every estimator; only `unscored` is its own."""
     shared = [
         f"{count} {reason}"

@@ -16,7 +16,7 @@ from divtok.errors import DataError
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.evaluate.scored_group import EXCLUSION_REASONS
 from divtok.records import Evaluation, Interval, Scalar
-from divtok.report.labels import DEFAULT_LABELS, SUPERVISED, in_order, label
+from divtok.report.labels import in_order, label, supervised
 
 Cell = float | int | str | None
 Kind = Literal["text", "integer", "percent"]
@@ -24,7 +24,7 @@ Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReportColumn:
     """`better` set means the column takes part in the ranking of its row."""
 
     key: str
@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """One line of cells, in the order of the columns. `section` groups rows (a benchmark).
 
     An unranked row, such as other people's figures beside ours, has no best cell. The figures of a
@@ -49,12 +49,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A title, typed columns, rows, and a caption that says how the figures were made."""
 
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[ReportColumn, ...]
+    rows: tuple[ReportRow, ...]
     caption: str
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class Table:
         return any(row.section is not None for row in self.rows)
 
 
-def rank_marks(table: Table, row: Row) -> tuple[int, ...]:
+def rank_marks(table: ReportTable, row: ReportRow) -> tuple[int, ...]:
     """For each cell 1 (best), 2 (second) or 0, among the row's ranked columns.
 
     Compared as printed, to one decimal of a percent: figures that look equal share a mark. With
@@ -94,12 +94,12 @@ def metric_table(
     metric: Literal["ece", "auroc"],
     *,
     protocol: Protocol | None = None,
-    labels: Mapping[str, str] = DEFAULT_LABELS,
-    reference: Iterable[str] = SUPERVISED,
-) -> Table:
+    labels: Mapping[str, str] | None = None,
+    reference: Iterable[str] | None = None,
+) -> ReportTable:
     """The paper's layout: generators within benchmarks, one column an estimator, and a mean row.
 
-    Estimators in `reference` are shown but not ranked.
+    Estimators in `reference` (by default the supervised ones) are shown but not ranked.
     """
     protocol = protocol or Protocol()
     better: Better = "lower" if metric == "ece" else "higher"
@@ -109,12 +109,12 @@ def metric_table(
         for e in in_order((v[0] for v in variants.values()), labels)
         for v in _variants_of(e, variants)
     ]
-    unranked = set(reference)
+    unranked = supervised() if reference is None else set(reference)
     columns = (
-        Column("generator", "Generator"),
-        Column("accuracy", "Acc", "percent"),
+        ReportColumn("generator", "Generator"),
+        ReportColumn("accuracy", "Acc", "percent"),
         *(
-            Column(
+            ReportColumn(
                 key=_variant_name(e, v),
                 label=_variant_name(label(e, labels), v),
                 kind="percent",
@@ -124,11 +124,11 @@ def metric_table(
         ),
     )
     groups = _groups(evaluations)
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     for (benchmark, generator), members in groups.items():
         figures = {variants[id(e)]: getattr(e, metric) for e in members}
         cells = tuple(figures.get(name) for name in names)
-        rows.append(Row((generator, _accuracy(members), *cells), section=benchmark))
+        rows.append(ReportRow((generator, _accuracy(members), *cells), section=benchmark))
     caption = _metric_caption(metric, better, protocol, bool(unranked & {e for e, _ in names}))
     thetas = sorted({e.params["theta"] for e in evaluations if "theta" in e.params}, key=str)
     caption += "".join(f" theta = {theta} bits." for theta in thetas)
@@ -139,10 +139,12 @@ def metric_table(
         if partial:
             caption += " Mean over fewer rows: " + ", ".join(partial) + "."
     title = "ECE" if metric == "ece" else "AUROC"
-    return Table(f"{title} (%, {better} is better)", columns, tuple(rows), caption)
+    return ReportTable(f"{title} (%, {better} is better)", columns, tuple(rows), caption)
 
 
-def long_table(evaluations: Sequence[Evaluation], *, protocol: Protocol | None = None) -> Table:
+def long_table(
+    evaluations: Sequence[Evaluation], *, protocol: Protocol | None = None
+) -> ReportTable:
     """One row for each evaluation with every figure, sd, interval and count."""
     protocol = protocol or Protocol()
     percent = (
@@ -164,7 +166,7 @@ def long_table(evaluations: Sequence[Evaluation], *, protocol: Protocol | None =
     text = ("benchmark", "generator", "estimator", "params", "reason")
     keys = _LONG_KEYS
     columns = tuple(
-        Column(k, k, "text" if k in text else "percent" if k in percent else "integer")
+        ReportColumn(k, k, "text" if k in text else "percent" if k in percent else "integer")
         for k in keys
     )
     caption = (
@@ -172,8 +174,8 @@ def long_table(evaluations: Sequence[Evaluation], *, protocol: Protocol | None =
         f" every scored response; low and high bound a 95 % bootstrap interval by problem"
         f" ({protocol.resamples} resamples, seed {protocol.seed})."
     )
-    return Table(
-        "All figures", columns, tuple(Row(tuple(r[k] for k in keys)) for r in rows), caption
+    return ReportTable(
+        "All figures", columns, tuple(ReportRow(tuple(r[k] for k in keys)) for r in rows), caption
     )
 
 
@@ -284,7 +286,9 @@ def _accuracy(members: Sequence[Evaluation]) -> float:
     return members[0].accuracy
 
 
-def _mean_row(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, list[str]]:
+def _mean_row(
+    columns: Sequence[ReportColumn], rows: Sequence[ReportRow]
+) -> tuple[ReportRow, list[str]]:
     """The mean of each column over the rows that have a figure, and which columns lack some."""
     cells: list[Cell] = ["Mean"]
     partial: list[str] = []
@@ -294,7 +298,7 @@ def _mean_row(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, list
         cells.append(sum(there) / len(there) if there else None)
         if there and len(there) < len(rows):
             partial.append(f"{column.label} {len(there)} of {len(rows)}")
-    return Row(tuple(cells), section=None, is_mean=True), partial
+    return ReportRow(tuple(cells), section=None, is_mean=True), partial
 
 
 def _left_out(groups: Mapping[tuple[str, str], Sequence[Evaluation]]) -> str:

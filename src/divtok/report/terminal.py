@@ -22,7 +22,7 @@ from rich.text import Text
 from divtok.errors import DataError
 from divtok.records import Verdict
 from divtok.report.render import shown
-from divtok.report.tables import Row, Table, rank_marks
+from divtok.report.tables import ReportRow, ReportTable, rank_marks
 from divtok.report.text import visible
 
 # From pale to the vermillion of the Okabe-Ito palette; black text stays readable on all of it.
@@ -96,7 +96,7 @@ def html_tokens(
     )
 
 
-def rich_table(table: Table, *, width: int = 80) -> Group:
+def rich_table(table: ReportTable, *, width: int = 80) -> Group:
     """A table for the terminal: best bold, second underlined, the caption below.
 
     A benchmark is a line of its own above its rows, and columns without any figure are left out,
@@ -108,7 +108,7 @@ def rich_table(table: Table, *, width: int = 80) -> Group:
     return Group(*parts, Text(visible(table.caption), style="dim"))
 
 
-def _cuts(table: Table, width: int) -> list[list[int]]:
+def _cuts(table: ReportTable, width: int) -> list[list[int]]:
     """Indices of the columns of each part; all parts begin with the table's first column."""
     everything = range(len(table.columns))
     figures = [i for i in everything if table.columns[i].better is not None]
@@ -123,7 +123,7 @@ def _cuts(table: Table, width: int) -> list[list[int]]:
     return parts
 
 
-def _width(table: Table, i: int) -> int:
+def _width(table: ReportTable, i: int) -> int:
     """Characters of a column with what stands before it."""
     heading = visible(table.columns[i].label)
     words = [heading] if table.columns[i].kind == "text" else heading.split()
@@ -133,11 +133,11 @@ def _width(table: Table, i: int) -> int:
     return 2 + max(map(len, [*words, *cells]))
 
 
-def _cell(table: Table, row: Row, i: int) -> str:
+def _cell(table: ReportTable, row: ReportRow, i: int) -> str:
     return visible(shown(row.cells[i], table.columns[i], dash="—", signed=row.signed))
 
 
-def _part(table: Table, columns: Sequence[int], number: int) -> RichTable:
+def _part(table: ReportTable, columns: Sequence[int], number: int) -> RichTable:
     title = visible(table.title) + (", continued" if number else "")
     out = RichTable(
         title=Text(title),

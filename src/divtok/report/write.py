@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divtok.errors import NothingScoredError
-from divtok.evaluate.certified import Certified
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.scored_group import LeftOut, ScoredGroup
+from divtok.evaluate.scored_group import ScoredGroup
 from divtok.records import Evaluation
 from divtok.report.figures import (
     CountDisplay,
@@ -25,10 +23,11 @@ from divtok.report.figures import (
     ThetaDisplay,
     save_figure,
 )
-from divtok.report.labels import DEFAULT_LABELS, in_order
+from divtok.report.labels import in_order
+from divtok.report.notes import Note
 from divtok.report.render import to_csv, to_latex, to_markdown
 from divtok.report.summary import readme
-from divtok.report.tables import Column, Row, Table, long_table, metric_table
+from divtok.report.tables import ReportColumn, ReportRow, ReportTable, long_table, metric_table
 from divtok.report.text import slug
 from divtok.store.atomic import make_folder, write_text_atomically
 
@@ -46,22 +45,19 @@ def write_report(
     *,
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
-    near_theta: Sequence[NearTheta] = (),
-    certified: Sequence[Certified] = (),
-    left_out: Sequence[LeftOut] = (),
+    notes: Sequence[Note] = (),
     theta_fits: Mapping[str, ThetaFit] | None = None,
     protocol: Protocol | None = None,
-    labels: Mapping[str, str] = DEFAULT_LABELS,
+    labels: Mapping[str, str] | None = None,
     title: str = "Report",
     formats: Sequence[str] = ("png", "svg"),
 ) -> Report:
     """Write tables/, figures/ and README.md under `folder`; each file appears whole or not at all.
 
     `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
-    accuracy by count and the comparison at equal length; `near_theta` says how many of their
-    tokens lie near theta, `certified` how many are certain where there are bounds only, `left_out`
-    which rows count nowhere; `theta_fits` maps a name, such as a generator's, to its fit. README.md
-    is written last, so that it never points at missing files.
+    accuracy by count and the comparison at equal length; `notes` are sections of the page, what to
+    keep in mind; `theta_fits` maps a name, such as a generator's, to its fit. README.md is written
+    last, so that it never points at missing files.
     """
     if not evaluations:
         raise NothingScoredError(
@@ -93,9 +89,7 @@ def write_report(
         tables=tables,
         equal_length=compared,
         figures=figures,
-        near_theta=near_theta,
-        certified=certified,
-        left_out=left_out,
+        notes=notes,
         theta_fits=theta_fits or {},
         protocol=protocol,
         labels=labels,
@@ -106,20 +100,20 @@ def write_report(
     return Report(folder, tuple(p.relative_to(folder) for p in (first, *written)))
 
 
-def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> Table:
+def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> ReportTable:
     """What the count adds at equal length, one row for each benchmark and generator."""
     columns = (
-        Column("generator", "Generator"),
-        Column("n", "Responses", "integer"),
-        Column("length_auroc", "Length", "percent"),
-        Column("count_auroc", "Count", "percent"),
-        Column("length_within", "Length, equal length", "percent"),
-        Column("count_within", "Count, equal length", "percent"),
-        Column("usable_bins", "Usable bins", "integer"),
-        Column("reason", "Reason"),
+        ReportColumn("generator", "Generator"),
+        ReportColumn("n", "Responses", "integer"),
+        ReportColumn("length_auroc", "Length", "percent"),
+        ReportColumn("count_auroc", "Count", "percent"),
+        ReportColumn("length_within", "Length, equal length", "percent"),
+        ReportColumn("count_within", "Count, equal length", "percent"),
+        ReportColumn("usable_bins", "Usable bins", "integer"),
+        ReportColumn("reason", "Reason"),
     )
     rows = tuple(
-        Row(
+        ReportRow(
             (
                 generator,
                 c.n,
@@ -139,12 +133,12 @@ def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> T
         "same length quintile, weighted by the pairs of correct and incorrect responses in it; "
         "50 means nothing is added there. Usable bins hold both kinds."
     )
-    return Table("What the count adds at equal length", columns, rows, caption)
+    return ReportTable("What the count adds at equal length", columns, rows, caption)
 
 
-def _table_texts(tables: Mapping[str, Table]) -> dict[str, str]:
+def _table_texts(tables: Mapping[str, ReportTable]) -> dict[str, str]:
     """File name to content, each table in each format."""
-    renderers: dict[str, Callable[[Table], str]] = {
+    renderers: dict[str, Callable[[ReportTable], str]] = {
         "md": to_markdown,
         "tex": to_latex,
         "csv": to_csv,
@@ -160,7 +154,7 @@ def _displays(
     groups: Sequence[ScoredGroup],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
-    labels: Mapping[str, str],
+    labels: Mapping[str, str] | None,
 ) -> list[tuple[str, str, Display]]:
     """File stem, caption and figure, with stems that differ even where names look alike."""
     found: list[tuple[str, str, Display]] = []

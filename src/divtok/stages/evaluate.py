@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from divtok.config.run import RunConfig
 from divtok.errors import DataError, NothingScoredError
-from divtok.evaluate.certified import Certified, certified
-from divtok.evaluate.near_theta import NearTheta, band_bits, near_theta
+from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
 from divtok.records import Counts, Evaluation, Scalar, Verdict
+from divtok.report.notes import Note, Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
@@ -31,9 +31,7 @@ class Results:
 
     groups: list[ScoredGroup]
     evaluations: list[Evaluation]
-    left_out: list[LeftOut]
-    near_theta: list[NearTheta]
-    certified: list[Certified]  # where traces have bounds only
+    notes: list[Note]
 
 
 class Graded(NamedTuple):
@@ -56,13 +54,8 @@ def results_of(run: Run, config: RunConfig) -> Results:
     counts = counts_of(run, config, responses)
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
-    return Results(
-        groups=groups,
-        evaluations=evaluate_groups(groups, config),
-        left_out=left_out,
-        near_theta=near_theta(counted, theta=config.theta, dtypes=trace_dtypes(run)),
-        certified=certified(counted, theta=config.theta),
-    )
+    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out))
+    return Results(groups, evaluate_groups(groups, config), notes)
 
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:

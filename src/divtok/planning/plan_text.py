@@ -1,7 +1,7 @@
 """A plan as text for the terminal: totals, models, each run, what is stored, and the assumptions.
 
-Plain lines, made for 80 columns. Figures stand in columns and are never cut; long names stand last
-or on a line of their own.
+Plain lines, made for 80 columns. Figures are in columns and are never cut; long names come last or
+on a line of their own.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from divtok.planning import costs
-from divtok.planning.model_facts import API_MODELS
+from divtok.planning.amounts import amount, many, number, size
+from divtok.planning.memory import GPU
+from divtok.planning.model_sizes import API_MODELS
 from divtok.planning.plan import CellPlan, Device, ModelPlan, Plan, RunPlan
+from divtok.planning.speed import CPU
 from divtok.planning.workload import EVIDENCE_KINDS, Work, WorkKind
 from divtok.report.text import visible
 
@@ -27,8 +29,8 @@ _STEPS: dict[WorkKind, str] = {
     "base": "base readings",
     "rewards": "rewards",
 }
-# Cells of one row, or a line that stands across all columns.
-Line = Sequence[str] | str
+# The cells of one row, or a line across all columns.
+Cells = Sequence[str] | str
 
 
 def plan_text(plan: Plan, *, width: int = WIDTH) -> str:
@@ -36,47 +38,47 @@ def plan_text(plan: Plan, *, width: int = WIDTH) -> str:
     blocks += [_run(run, width) for run in plan.runs]
     blocks += _stored(plan, width)
     blocks.append("What this rests on\n" + _items(plan.assumptions, width))
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks)
 
 
 def totals_line(plan: Plan) -> str:
     t = plan.totals
     parts = [
-        f"{_many(t.runs, 'run')}, {_many(t.generators, 'generator')}, "
-        f"{_many(t.benchmarks, 'benchmark')}: {t.responses:,} responses, about "
-        f"{_amount(t.tokens)} tokens",
-        f"{_size(t.download_bytes) if t.download_bytes else 'nothing'} to download",
-        f"about {_size(t.disk_bytes)} on disk",
+        f"{many(t.runs, 'run')}, {many(t.generators, 'generator')}, "
+        f"{many(t.benchmarks, 'benchmark')}: {t.responses:,} responses, about "
+        f"{amount(t.tokens)} tokens",
+        f"{size(t.download_bytes) if t.download_bytes else 'nothing'} to download",
+        f"about {size(t.disk_bytes)} on disk",
     ]
     if any(run.device == "gpu" for run in plan.runs):
-        parts.append(_spent(t.gpu_hours, t.gpu_hours_left, f"hours on {costs.GPU}"))
+        parts.append(_spent(t.gpu_hours, t.gpu_hours_left, f"hours on {GPU}"))
     if any(run.device == "cpu" for run in plan.runs):
-        parts.append(_spent(60 * t.cpu_hours, 60 * t.cpu_hours_left, f"minutes on {costs.CPU}"))
+        parts.append(_spent(60 * t.cpu_hours, 60 * t.cpu_hours_left, f"minutes on {CPU}"))
     return "; ".join(parts) + "."
 
 
 def _spent(time: float, left: float, unit: str) -> str:
-    done = f", {_number(left)} of them still to come" if left < time else ""
-    return f"about {_number(time)} {unit}{done}"
+    done = f", {number(left)} of them still to come" if left < time else ""
+    return f"about {number(time)} {unit}{done}"
 
 
 def _models(models: Sequence[ModelPlan]) -> str:
-    rows: list[Line] = [("download", "parameters", "model, and what for")]
+    rows: list[Cells] = [("download", "parameters", "model, and what for")]
     for model in models:
-        size = UNKNOWN if model.parameters is None else _amount(model.parameters)
+        parameters = UNKNOWN if model.parameters is None else amount(model.parameters)
         if "api" in model.roles:
-            fetched, size = "none", "-"
+            fetched, parameters = "none", "-"
         elif model.here:
             fetched = "here"
         else:
-            fetched = UNKNOWN if model.download_bytes is None else _size(model.download_bytes)
-        rows.append((fetched, size, f"{visible(model.ref)}: {', '.join(model.roles)}"))
+            fetched = UNKNOWN if model.download_bytes is None else size(model.download_bytes)
+        rows.append((fetched, parameters, f"{visible(model.ref)}: {', '.join(model.roles)}"))
     return "Models\n" + _columns(rows, left=(2,))
 
 
 def _run(run: RunPlan, width: int) -> str:
     unit = "h" if run.device == "gpu" else "min"
-    rows: list[Line] = [
+    rows: list[Cells] = [
         ("", "problems", "", "", "generate", "trace", "gather", ""),
         ("", "x samples", "responses", "tokens", unit, unit, unit, "disk"),
     ]
@@ -95,15 +97,15 @@ def _run(run: RunPlan, width: int) -> str:
     return "\n".join([_wrapped(title, width), _columns(rows, left=(0,)), _items(said, width)])
 
 
-def _figures(cell: CellPlan, device: Device) -> Line:
+def _figures(cell: CellPlan, device: Device) -> Cells:
     kinds: tuple[tuple[WorkKind, ...], ...] = (("generate",), ("trace",), EVIDENCE_KINDS)
     return (
         _GAP + visible(cell.benchmark),
         f"{cell.problems:,} x {cell.samples}",
         f"{cell.responses:,}",
-        _amount(cell.tokens),
+        amount(cell.tokens),
         *(_time(cell, device, of) for of in kinds),
-        _size(cell.disk_bytes),
+        size(cell.disk_bytes),
     )
 
 
@@ -113,7 +115,7 @@ def _time(cell: CellPlan, device: Device, kinds: Sequence[WorkKind]) -> str:
     hours = cell.hours(*kinds)
     if not work or hours is None:
         return UNKNOWN if work else "-"
-    return _number(hours if device == "gpu" else 60 * hours)
+    return number(hours if device == "gpu" else 60 * hours)
 
 
 def _lengths(run: RunPlan, benchmark: str) -> str:
@@ -131,7 +133,7 @@ def _stored(plan: Plan, width: int) -> list[str]:
     absent = [visible(run.name) for run in plan.runs if not run.exists]
     blocks: list[str] = []
     for run in there:
-        rows: list[Line] = [("stored", "missing", "rows")]
+        rows: list[Cells] = [("stored", "missing", "rows")]
         for name, work in _by_step(run).items():
             done, missing = sum(w.done for w in work), sum(w.missing for w in work)
             rows.append((f"{done:,}", f"{missing:,}", visible(name)))
@@ -156,8 +158,8 @@ def _by_step(run: RunPlan) -> dict[str, list[Work]]:
     return found
 
 
-def _columns(lines: Sequence[Line], *, left: Iterable[int]) -> str:
-    """Rows in columns, right-justified but for those in `left`; lines across stand as they are."""
+def _columns(lines: Sequence[Cells], *, left: Iterable[int]) -> str:
+    """Rows in columns, right-justified but for those in `left`; lines across stay as they are."""
     rows = [line for line in lines if not isinstance(line, str)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     flush = set(left)
@@ -181,28 +183,3 @@ def _wrapped(text: str, width: int, *, indent: str = "") -> str:
     return textwrap.fill(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _amount(count: int) -> str:
-    return _scaled(count, ((1e9, "B"), (1e6, "M"), (1e3, "k")), "")
-
-
-def _size(size: int) -> str:
-    return _scaled(size, ((1e12, " TB"), (1e9, " GB"), (1e6, " MB"), (1e3, " kB")), " B")
-
-
-def _scaled(value: float, units: Iterable[tuple[float, str]], rest: str) -> str:
-    for unit, name in units:
-        if value >= 0.9995 * unit:
-            return _number(value / unit) + name
-    return f"{value:.0f}{rest}"
-
-
-def _number(value: float) -> str:
-    """About three figures, and no more than two decimals."""
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:,.{decimals}f}"

@@ -1,7 +1,8 @@
 """The shape of a model from its config alone: parameters are counted on a model without weights.
 
 The model is built on torch's meta device, where tensors have a shape and no content, so the counts
-are exact and no weight is read. What the numbers mean for a job is worked out in `feasibility`.
+are exact and no weight is read. What the numbers mean for a job is worked out in `memory` and
+`speed`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,48 @@ from divtok.models.load import (
     resolve_dtype,
 )
 from divtok.packed.parts import find_decoder, find_head
-from divtok.planning.feasibility import ModelShape
+from divtok.planning.model_sizes import DTYPE_BYTES
 
 if TYPE_CHECKING:
     import torch
 
 _ROUTED = re.compile(r"(^|\.)experts\.")  # not `shared_experts`, which every token goes through
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What memory and speed depend on in one model, and the dtype it is to run in.
+
+    `parameters` are all weights, tied ones once. `active_parameters` are those of the trunk that
+    one token goes through: without embeddings and output layer, and of the experts only the share
+    that is chosen. `attention_size` is heads times the width of one.
+    """
+
+    name: str
+    architecture: str
+    parameters: int
+    active_parameters: int
+    head_width: int
+    hidden_size: int
+    intermediate_size: int
+    attention_size: int
+    attention_heads: int
+    layers: int
+    context_length: int | None
+    dtype: str
+    stored_dtype: str | None = None
+    softcap: float | None = None
+    logit_scale: float = 1.0
+    keeps_scores: bool = False  # True where attention holds its whole matrix of scores
+    quantised: bool = False
+
+    @property
+    def dtype_bytes(self) -> int:
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.parameters * self.dtype_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +94,9 @@ def read_outline(
     number = resolve_dtype(ref, dtype, device=device, device_map=device_map, revision=revision)
     config = read_config(model_place(ref), ref, revision, False)
     tokenizer = load_tokenizer(ref, revision=revision)
-    next_step = "Check that its config.json is whole and of an architecture transformers knows."
+    next_step = (
+        "Check that its config.json is complete and that transformers knows its architecture."
+    )
     with reading(f"The model '{ref}'", next_step=next_step), quiet(), torch.device("meta"):
         model = auto_class(config).from_config(config)
     return Outline(ref, tokenizer, shape_of(ref, model, tokenizer, dtype=number))
