@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from divtok.cli import check, confidence, demo, paper, sweep
-from divtok.cli import gather as evidence
-from divtok.cli import import_ as imports
-from divtok.cli import ls as listing
-from divtok.cli import run as runs
-from divtok.cli import score as scoring
+from divtok.cli.check import check
+from divtok.cli.confidence import confidence
+from divtok.cli.demo import demo
+from divtok.cli.evaluate import evaluate
+from divtok.cli.fit import fit
+from divtok.cli.fit_projection import fit_projection
+from divtok.cli.gather import gather
+from divtok.cli.generate import generate
+from divtok.cli.grade import grade
+from divtok.cli.import_ import ImportCommand, import_
+from divtok.cli.ls import ls
+from divtok.cli.paper import paper
+from divtok.cli.report import report
+from divtok.cli.run import run
+from divtok.cli.score import score
+from divtok.cli.sweep import sweep
+from divtok.cli.trace import trace
 
 app = typer.Typer(
     name="divtok",
@@ -20,23 +31,23 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-app.command("demo")(demo.demo)
-app.command("run")(runs.run)
-app.command("generate")(runs.generate)
-app.command("grade")(runs.grade)
-app.command("trace")(runs.trace)
-app.command("gather")(evidence.gather)
-app.command("score")(scoring.score)
-app.command("evaluate")(runs.evaluate)
-app.command("sweep")(sweep.sweep)
-app.command("report")(runs.report)
-app.command("fit")(runs.fit)
-app.command("fit-projection")(evidence.fit_projection)
-app.command("import", cls=imports.ImportCommand)(imports.import_)
-app.command("confidence")(confidence.confidence)
-app.command("paper")(paper.paper)
-app.command("ls")(listing.ls)
-app.command("check")(check.check)
+app.command("demo")(demo)
+app.command("run")(run)
+app.command("generate")(generate)
+app.command("grade")(grade)
+app.command("trace")(trace)
+app.command("gather")(gather)
+app.command("score")(score)
+app.command("evaluate")(evaluate)
+app.command("sweep")(sweep)
+app.command("report")(report)
+app.command("fit")(fit)
+app.command("fit-projection")(fit_projection)
+app.command("import", cls=ImportCommand)(import_)
+app.command("confidence")(confidence)
+app.command("paper")(paper)
+app.command("ls")(ls)
+app.command("check")(check)
 
 
 @app.callback(invoke_without_command=True)

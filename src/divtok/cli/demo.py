@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import LimitOption, config_from
-from divtok.cli.run import (
-    leave_if_failed,
-    print_notes,
-    print_tables,
-    report_results,
-)
+from divtok.cli.printing import leave_if_failed, print_results
 from divtok.config.run import RunConfig
 from divtok.progress import say
 from divtok.records import Evaluation
-from divtok.stages.evaluate import Example, examples
+from divtok.stages.examples import Example, examples
 from divtok.store.run import Run
 
 if TYPE_CHECKING:
@@ -35,16 +30,16 @@ def demo(
     limit: LimitOption = DEMO_PROBLEMS,
 ) -> None:
     """Run the whole method on models that ship with divtok, and say what to look at."""
+    from divtok.stages.report import report
     from divtok.stages.run import run_stages
 
     config = config_from(list(DEMO), limit=limit)
     store = Run.create_or_open(out)
     run_stages(store, config)
-    found = report_results(store, config)
+    found = report(store, config)
     say("")
     _show_examples(store, config)
-    print_tables(found.evaluations, config)
-    print_notes(found)
+    print_results(found, config)
     _explain(found.evaluations, config, store)
     leave_if_failed(store)
 

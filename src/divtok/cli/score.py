@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
-from divtok.cli.run import leave_if_failed, print_notes, print_tables, report_results
+from divtok.cli.printing import leave_if_failed, print_results
 from divtok.config.run import RunConfig, to_yaml
 from divtok.errors import UsageError
 from divtok.families.presets import get_family, theta_for
@@ -40,8 +40,8 @@ def score(
     run's responses are first graded and read by those models, as far as they are not yet, and are
     evaluated where there are gold answers: all that is left to do for imported responses.
     """
-    from divtok.stages import evaluate as results
-    from divtok.stages import grade as stages
+    from divtok.stages.score import score as stage
+    from divtok.stages.stored import stored_config
 
     store = open_run(run)
     given = _with_theta(overrides or [], theta)
@@ -57,28 +57,27 @@ def score(
                     f"'{override}' changes more than the scores.",
                     next_step=f"Give it to 'divtok gather {run}', which makes what is missing.",
                 )
-        config = results.stored_config(store, given)
+        config = stored_config(store, given)
         with store.lock():
-            stages.score(store, config)
+            stage(store, config)
             store.write_config(to_yaml(config))
         return
     _check_overrides(given, pair)
-    generators = [g.model for g in results.stored_config(store).generator_presets()]
+    generators = [g.model for g in stored_config(store).generator_presets()]
     foreign = pair is not None and pair[0] not in generators
-    config = results.stored_config(store, _read_by(pair, family, given, foreign=foreign))
+    config = stored_config(store, _read_by(pair, family, given, foreign=foreign))
     read_and_report(store, config, retry_failed=retry_failed)
 
 
 def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """Everything behind the trajectories; evaluated and reported where there are gold answers."""
-    from divtok.stages import evaluate as results
+    from divtok.stages.evaluate import has_gold
+    from divtok.stages.report import report
     from divtok.stages.run import run_stages
 
     run_stages(store, config, retry_failed=retry_failed, sampled=True)
-    if results.has_gold(store):
-        found = report_results(store, config)
-        print_tables(found.evaluations, config)
-        print_notes(found)
+    if has_gold(store):
+        print_results(report(store, config), config)
         say(f"report: {store.report / 'README.md'}")
     else:
         say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")
@@ -127,7 +126,7 @@ def _check_overrides(overrides: list[str], pair: tuple[str, str] | None) -> None
 def _with_theta(overrides: list[str], theta: float | None) -> list[str]:
     if theta is None:
         return overrides
-    from divtok.score import check_parameter
+    from divtok.score.registry import check_parameter
 
     check_parameter("theta", theta)
     return [*overrides, f"score.theta={theta}"]

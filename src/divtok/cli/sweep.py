@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,19 +16,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from divtok.config.run import RunConfig
-    from divtok.evaluate.sweep.counts import Counted, Divergence
+    from divtok.evaluate.sweep.counts import Counted
     from divtok.evaluate.sweep.surfaces import Surface
 
 OPTIMISTIC = (
     "A theta chosen on the responses it is judged by looks better than it is: "
     "choose it on other problems with 'divtok fit'."
 )
-
-
-class DivergenceName(StrEnum):
-    JSD = "jsd"
-    KL_PQ = "kl_pq"
-    KL_QP = "kl_qp"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +32,7 @@ class Swept:
     generator: str
     p: str
     q: str
-    divergence: Divergence
+    divergence: str
     surface: Surface
     counted: Counted | None
 
@@ -52,8 +45,11 @@ class Swept:
 def sweep(
     run: RunArgument,
     divergence: Annotated[
-        list[DivergenceName] | None,
-        typer.Option("--divergence", help="jsd by default; may be given several times."),
+        list[str] | None,
+        typer.Option(
+            "--divergence",
+            help="jsd by default, see 'divtok ls divergences'; may be given several times.",
+        ),
     ] = None,
     n: Annotated[
         list[int] | None,
@@ -68,22 +64,21 @@ def sweep(
     """ECE and AUROC at every theta, from a run's stored traces: no model is loaded.
 
     Prints the theta with the lowest ECE beside the run's own, and writes the whole grid to
-    report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too.
+    report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too, unless the
+    divergence has another unit.
     """
     from divtok.evaluate.sweep.counts import grids_with
-    from divtok.stages import evaluate as results
-    from divtok.stages import sweep as sweeps
+    from divtok.stages import sweep as stage
+    from divtok.stages.stored import stored_config
 
     store = open_run(run)
-    config = results.stored_config(store)
-    names: list[Divergence] = [name.value for name in divergence or [DivergenceName.JSD]]
-    names = list(dict.fromkeys(names))
-    grids = grids_with(config.theta)
-    groups = sweeps.counted(store, grids={name: grids[name] for name in names})
+    config = stored_config(store)
+    names = list(dict.fromkeys(divergence or ["jsd"]))
+    groups = stage.counted(store, grids=grids_with(config.theta, names))
     chosen_n = tuple(dict.fromkeys(n or [int(config.bound("dtc_lin")["n"])]))
     chosen_k = tuple(dict.fromkeys(k or [int(config.bound("dtc_prod")["k"])]))
     swept = list(_sweep_all(groups, names, config, chosen_n, chosen_k))
-    path = sweeps.write_sweep(
+    path = stage.write_sweep(
         store, [(s.counted, s.divergence, s.surface) for s in swept if s.counted is not None]
     )
     rows = [row for s in swept for row in _rows(s, config.theta)]
@@ -98,7 +93,7 @@ def sweep(
 
 def _sweep_all(
     groups: Sequence[Counted],
-    names: Sequence[Divergence],
+    names: Sequence[str],
     config: RunConfig,
     n: Sequence[int],
     k: Sequence[int],
@@ -107,7 +102,8 @@ def _sweep_all(
     from divtok.evaluate.sweep.surfaces import mean_surface, sweep_lin, sweep_prod
     from divtok.stages.evaluate import protocol_of
 
-    protocol, score = protocol_of(config), config.score
+    protocol, linear = protocol_of(config), config.bound("dtc_lin")
+    a, b = float(linear["a"]), float(linear["b"])
     together: dict[tuple[str, str, str], list[Counted]] = {}
     for group in groups:
         together.setdefault((group.generator, group.p, group.q), []).append(group)
@@ -115,7 +111,7 @@ def _sweep_all(
         for name in names:
             surfaces = [
                 (
-                    sweep_lin(m, n=n, divergence=name, a=score.a, b=score.b, protocol=protocol),
+                    sweep_lin(m, n=n, divergence=name, a=a, b=b, protocol=protocol),
                     sweep_prod(m, k=k, divergence=name, protocol=protocol),
                 )
                 for m in members

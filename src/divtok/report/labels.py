@@ -4,40 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# Order matters: the baselines as in the paper's tables, then the counts, then what is built on the
-# count, and the supervised reference last.
-_LABELS = {
-    "nsl": "NSL",
-    "mean_prob": "Mean prob.",
-    "entropy": "Entropy",
-    "sampled_nsl": "Own NSL",
-    "sampled_mean_prob": "Own mean prob.",
-    "relevance": "Relevance",
-    "basecal": "BaseCal",
-    "basecal_proj": "BaseCal proj.",
-    "uqac_attn": "UQAC attn",
-    "uqac_sim": "UQAC sim",
-    "uqac_mean": "UQAC mean",
-    "uqac_global": "UQAC global",
-    "verbalized": "Verb.",
-    "verbalized_dtc": "Verb. DTC",
-    "length": "Length",
-    "ratio": "Ratio",
-    "count": "Count",
-    "dtc_lin": "DTC lin",
-    "dtc_prod": "DTC prod",
-    "prm": "PRM",
-}
+from divtok.score.facts import FACTS
+from divtok.score.registry import ESTIMATORS
 
 
 def default_labels() -> Mapping[str, str]:
-    """Estimator -> label, in the order of columns; what is used where a caller brings no labels."""
-    return _LABELS
+    """Estimator or fact -> label, in the order of columns; plug-ins are in it."""
+    shown = sorted([*ESTIMATORS, *FACTS.values()], key=lambda found: (found.order, found.name))
+    return {found.name: found.label for found in shown}
 
 
 def supervised() -> frozenset[str]:
     """Estimators trained with labels: shown for reference, not ranked with the others."""
-    return frozenset({"prm"})
+    return frozenset(spec.name for spec in ESTIMATORS if spec.supervised)
 
 
 def label(estimator: str, labels: Mapping[str, str] | None = None) -> str:

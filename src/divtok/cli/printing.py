@@ -1,0 +1,47 @@
+"""What several verbs print: the tables of a run, the notes below them, and rows that failed."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import typer
+
+from divtok.errors import EXIT_PARTIAL
+from divtok.progress import say
+from divtok.store.run import Run
+
+if TYPE_CHECKING:
+    from divtok.config.run import RunConfig
+    from divtok.stages.evaluate import Results
+
+TEXT_WIDTH = 80
+
+
+def print_results(found: Results, config: RunConfig) -> None:
+    """The tables of ECE and AUROC, and what to keep in mind when reading them."""
+    from rich.console import Console
+
+    from divtok.report.tables import metric_table
+    from divtok.report.terminal import rich_table
+    from divtok.report.text import visible
+    from divtok.stages.evaluate import protocol_of
+
+    console = Console()
+    for metric in ("ece", "auroc"):
+        table = metric_table(found.evaluations, metric, protocol=protocol_of(config))
+        console.print(rich_table(table, width=console.width))
+    for note in found.notes:
+        for line in note.lines:
+            print(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
+
+
+def leave_if_failed(store: Run) -> None:
+    """Exit code 3 where some rows hold no numbers, with the first reason."""
+    from divtok.stages.failures import failed_rows
+
+    failed = failed_rows(store)
+    if failed.reasons:
+        hint = " The same command with --retry-failed tries them again." if failed.again else ""
+        say(f"{len(failed.reasons)} rows could not be made; the first: {failed.reasons[0]}.{hint}")
+        raise typer.Exit(EXIT_PARTIAL)

@@ -1,0 +1,30 @@
+"""evaluations -> the report folder: tables, figures and a page, and the table of evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from divtok.config.run import RunConfig
+from divtok.evaluate.fit import ThetaFit
+from divtok.report.write import write_report
+from divtok.stages.evaluate import Results, protocol_of, results_of
+from divtok.store.run import Run
+
+
+def report(
+    run: Run, config: RunConfig, *, theta_fits: Mapping[str, ThetaFit] | None = None
+) -> Results:
+    """Evaluate a run, keep the evaluations and write the report. Takes the lock."""
+    found = results_of(run, config)
+    with run.lock():
+        run.evaluations.replace(found.evaluations)
+        write_report(
+            run.report,
+            evaluations=found.evaluations,
+            groups=found.groups,
+            notes=found.notes,
+            theta_fits=theta_fits,
+            protocol=protocol_of(config),
+            title=f"Run {run.path.name}",
+        )
+    return found
