@@ -13,7 +13,7 @@ from divtok.evaluate.curves import accuracy_by_count
 from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.surfaces import Best, Surface
 from divtok.paper import claims
-from divtok.paper.claims import ENOUGH, Figures, Trend
+from divtok.paper.claims import ENOUGH, Cases, Metrics, Trend
 from divtok.paper.exhibit import Finding
 from divtok.records import Evaluation
 
@@ -111,8 +111,8 @@ def test_white_box_claims_are_undecided_without_the_figures(missing: tuple[str, 
     assert all(f.number for f in found)
 
 
-def figures(rows: dict[tuple[str, str, str], tuple[float | None, float | None]]) -> Figures:
-    return {key: (0.5, *pair) for key, pair in rows.items()}
+def figures(rows: dict[tuple[str, str, str], tuple[float | None, float | None]]) -> Cases:
+    return {key: Metrics(0.5, *pair) for key, pair in rows.items()}
 
 
 def test_black_box_claims_compare_case_by_case() -> None:
@@ -161,7 +161,7 @@ def test_black_box_claims_without_figures_are_undecided() -> None:
     assert [f.holds for f in claims.blackbox(one_class)] == [None, None]
 
 
-def stated(*changes: tuple[float, float]) -> Figures:
+def stated(*changes: tuple[float, float]) -> Cases:
     """Changes of ECE and AUROC with DTC, one benchmark each, from 0.40 and 0.80."""
     return figures(
         {

@@ -502,7 +502,7 @@ def test_a_benchmark_that_the_mean_leaves_out_is_named(tmp_path: Path) -> None:
 
 def test_wrong_values_of_a_recipe_are_not_guessed(material: Material) -> None:
     recipe = recipes()["figure-saturation"].model_copy(update={"values": None})
-    exhibit = sweep_figures.saturation(recipe, material)
+    exhibit = sweep_figures.over_values(recipe, material)
     assert labels(grid_of(exhibit)[0][0]) == ["n = 10"]
 
 

@@ -196,11 +196,11 @@ def test_cells_are_marked_and_written_as_in_the_tables(tmp_path: Path) -> None:
 def test_the_family_is_said_and_part_of_the_command(tmp_path: Path) -> None:
     tiny = read(write(tmp_path / "a", exhibit()))
     assert "divtok paper figure-count --family tiny" in tiny.text
-    assert "no evidence about large models" in tiny.text
+    assert "not evidence about large models" in tiny.text
     paper = read(write(tmp_path / "b", exhibit(), family=None))
     assert "divtok paper figure-count " in paper.text
     assert "--family" not in paper.text
-    assert "no evidence about large models" not in paper.text
+    assert "not evidence about large models" not in paper.text
 
 
 def test_one_exhibit_needs_no_contents(tmp_path: Path) -> None:

@@ -154,7 +154,10 @@ def test_two_savings_are_the_same_bytes(tmp_path):
         (lambda: display(series=(BarSeries("a", (1.0,)),)), "1 values for 2 groups"),
         (lambda: display(series=()), "no groups or no series"),
         (lambda: display(groups=(), series=(BarSeries("a", ()),)), "no groups or no series"),
-        (lambda: display(series=(BarSeries("a", (1.0, 2.0)),) * 2), "two series of one name"),
+        (
+            lambda: display(series=(BarSeries("a", (1.0, 2.0)),) * 2),
+            "two series with the same",
+        ),
         (lambda: display(format="{:.1q}"), "format"),
     ],
 )

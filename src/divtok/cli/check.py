@@ -67,10 +67,10 @@ def check(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell before a long job whether two models fit together, into memory, and how fast they are.
+    """Check before a long job whether two models can be compared, fit into memory, and how fast.
 
-    Reads configs and tokenizers, no weights, unless --measure is given. Exit code 1 where the job
-    cannot be done, with the reason and the next step.
+    Reads configs and tokenizers, and weights only with --measure. Exit code 1 where the job cannot
+    be done, with the reason and the next step.
     """
     from divtok.planning.feasibility import TracingJob, inspect_pair, measure_pair
 
@@ -177,7 +177,7 @@ def _speed(found: Feasibility) -> list[str]:
     p, q = (flops_per_token(shape, found.length).total for shape in (found.p, found.q))
     work = f"{operations(p)} + {operations(q)} operations a token"
     if found.estimated is None:
-        lines = [f"{work}; no estimate: {found.device} has no room to time it"]
+        lines = [f"{work}; no estimate: {found.device} lacks the memory to time it"]
     else:
         lines = [f"about {rate(found.estimated)} tokens/s (estimate; {work})"]
     if found.measured is not None:

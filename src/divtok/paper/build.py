@@ -32,8 +32,8 @@ BUILDERS: Mapping[ExhibitKind, Builder] = {
     "theta-curves": sweep_figures.theta_curves,
     "count-ratio": count_figures.count_ratio,
     "divergence": sweep_figures.divergence,
-    "saturation": sweep_figures.saturation,
-    "offset": sweep_figures.offset,
+    "saturation": sweep_figures.over_values,
+    "offset": sweep_figures.over_values,
 }
 
 
@@ -112,15 +112,15 @@ class Unmade:
 
 
 def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[Unmade]:
-    """Known before anything is spent: a generator behind an API, and no word where that is."""
+    """Known before anything is spent: a generator behind an API whose address is not given."""
     return [
         Unmade(
             named.name,
             f"The run {named.name} needs trajectories of {_generator(named)}, which is served "
             "through an API.",
-            "Say where: generate.api.base_url=URL, its name there with "
-            f"served_names.{_generator(named)}=NAME, and its key in the environment variable "
-            f"{named.config.generate.api.key_variable}; --plan shows what it takes.",
+            "Give its address (generate.api.base_url=URL), its name there "
+            f"(served_names.{_generator(named)}=NAME) and its key (in the environment variable "
+            f"{named.config.generate.api.key_variable}). --plan shows what the run takes.",
         )
         for named in runs
         if _is_served(named)

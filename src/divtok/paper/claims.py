@@ -1,13 +1,14 @@
 """The paper's claims as checks: each gives a verdict, the rule behind it, and the number.
 
-The rules are the same for every family, and stand beside the verdict. A claim that does not hold
-is reported like one that does.
+The rules are the same for every family, and are shown beside the verdict. A claim that does not
+hold is reported like one that does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,16 +22,26 @@ from divtok.records import Evaluation
 from divtok.report.labels import label
 
 BASELINES = ("nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized")
-# How close to the lowest ECE is near.
+# An ECE within this of the lowest is near it.
 NEAR = 0.02
-# The most AUROC may change and still have changed little.
+# A change of AUROC up to this is little.
 LITTLE = 0.10
 # "Almost monotonically": correlation of accuracy with the level, over levels with enough responses.
 ALMOST = -0.9
 ENOUGH = 10
 
-# (protocol, benchmark, estimator) -> accuracy, ECE, AUROC; estimator None: accuracy alone
-Figures = Mapping[tuple[str, str, str | None], tuple[float | None, float | None, float | None]]
+
+class Metrics(NamedTuple):
+    """One method under one protocol on one benchmark; None where there is no figure."""
+
+    accuracy: float | None = None
+    ece: float | None = None
+    auroc: float | None = None
+
+
+# (protocol, benchmark, estimator) -> its metrics; estimator None: accuracy alone
+Case = tuple[str, str, str | None]
+Cases = Mapping[Case, Metrics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,7 @@ def _against_baselines(
     ours: Sequence[str],
     rivals: Sequence[str],
 ) -> Finding:
-    """Whether each of ours beats each rival; undecided where a figure of ours or all rivals lack.
+    """Whether each of ours beats each rival; undecided where one of ours, or every rival, has none.
 
     `goodness` is higher for better, so an ECE comes negated.
     """
@@ -114,10 +125,9 @@ def _against_baselines(
     return Finding(claim, rule, holds, f"{figures}; best of the others: {rival}")
 
 
-def blackbox(figures: Figures) -> tuple[Finding, ...]:
-    lower = _cases(figures, "dtc_lin", "verbalized")
-    lin = _mean_of(figures, "dtc_lin", 2)
-    prod = _mean_of(figures, "dtc_prod", 2)
+def blackbox(cases: Cases) -> tuple[Finding, ...]:
+    lower = _differences(cases, "dtc_lin", "verbalized", "ece")
+    lin, prod = _mean_auroc(cases, "dtc_lin"), _mean_auroc(cases, "dtc_prod")
     return (
         Finding(
             "DTC lin has a lower ECE than the stated confidence on every benchmark.",
@@ -136,9 +146,10 @@ def blackbox(figures: Figures) -> tuple[Finding, ...]:
     )
 
 
-def verbalized(figures: Figures) -> tuple[Finding, ...]:
-    ece = _cases(figures, "verbalized_dtc", "verbalized", index=1)
-    auroc = _cases(figures, "verbalized_dtc", "verbalized", index=2)
+def verbalized(cases: Cases) -> tuple[Finding, ...]:
+    ece, auroc = (
+        _differences(cases, "verbalized_dtc", "verbalized", metric) for metric in ("ece", "auroc")
+    )
     return (
         Finding(
             "DTC lowers the ECE of the stated confidence in every case.",
@@ -298,7 +309,7 @@ def not_only_length(rows: Sequence[tuple[Counted, float]]) -> Finding:
         number = "no bin of equal length holds both right and wrong responses"
         return Finding(claim, rule, None, number)
     if found.problems < 2:
-        return Finding(claim, rule, None, "one problem has no interval")
+        return Finding(claim, rule, None, "an interval needs more than one problem")
     return Finding(
         claim,
         rule,
@@ -326,23 +337,19 @@ def _means(evaluations: Sequence[Evaluation], metric: str) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def _cases(figures: Figures, ours: str, theirs: str, *, index: int = 1) -> list[float]:
+def _differences(cases: Cases, ours: str, theirs: str, metric: str) -> list[float]:
     """Ours less theirs for each protocol and benchmark that has both."""
-    found: list[float] = []
-    for (protocol, benchmark, estimator), values in figures.items():
-        other = figures.get((protocol, benchmark, theirs))
-        if estimator != ours or other is None:
-            continue
-        a, b = values[index], other[index]
-        if a is not None and b is not None:
-            found.append(a - b)
-    return found
+    both = [
+        (getattr(found, metric), getattr(other, metric))
+        for (protocol, benchmark, estimator), found in cases.items()
+        if estimator == ours and (other := cases.get((protocol, benchmark, theirs))) is not None
+    ]
+    return [a - b for a, b in both if a is not None and b is not None]
 
 
-def _mean_of(figures: Figures, estimator: str, index: int) -> float | None:
-    found = [v[index] for (_, _, e), v in figures.items() if e == estimator]
-    there = [v for v in found if v is not None]
-    return float(np.mean(there)) if there else None
+def _mean_auroc(cases: Cases, estimator: str) -> float | None:
+    found = [m.auroc for (_, _, e), m in cases.items() if e == estimator and m.auroc is not None]
+    return float(np.mean(found)) if found else None
 
 
 def _case_text(differences: Sequence[float], word: str) -> str:

@@ -1,6 +1,6 @@
 """Write exhibits: each table and figure as files, and one HTML page with all of them.
 
-The page holds its figures itself, so that it can be sent around alone. Text from runs and recipes
+The page includes its figures, so that it can be sent on its own. Text from runs and recipes
 is escaped by the template engine.
 """
 
@@ -18,12 +18,11 @@ from typing import Any
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
-from divtok.report.render import shown, to_csv, to_latex, to_markdown
+from divtok.report.render import RENDERERS, shown
 from divtok.report.tables import ReportRow, ReportTable, rank_marks
 from divtok.report.text import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
-_RENDERERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
 _ON_SCREEN = 96 * 1.35  # pixels an inch of print; screens are read from further away
 _RUN_HEAD = ("Run", "Generators", "Pair scored", "Protocol", "Responses", "Theta (bits)")
 
@@ -86,7 +85,7 @@ def _intro(family: str | None, exhibits: int) -> list[str]:
         lines.append(
             "The models are the embedded family: a few hundred thousand to 1.6 million parameters, "
             "trained on arithmetic stories. The page shows that every step works and what comes "
-            "out of it. It is no evidence about large models."
+            "out of it. It is not evidence about large models."
         )
     return lines
 
@@ -123,7 +122,7 @@ def _stem(name: str, number: int, of: int) -> str:
 def _table(folder: Path, table: ReportTable, stem: str) -> dict[str, Any]:
     make_folder(folder / "tables")
     files: list[str] = []
-    for suffix, render in _RENDERERS.items():
+    for suffix, render in RENDERERS.items():
         files.append(f"tables/{stem}.{suffix}")
         write_text_atomically(folder / files[-1], render(table))
     rows: list[dict[str, Any]] = []

@@ -1,7 +1,6 @@
-"""The paper's own numbers: its tables as package data, and the figures its text states.
+"""The paper's own numbers: its tables, and the figures its text states, from published/*.csv.
 
-Everything is in divtok's names and in fractions (76.1 becomes 0.761). Knows nothing of runs: what
-stands beside these numbers comes from elsewhere.
+Everything is in divtok's names and in fractions (76.1 becomes 0.761). Knows nothing of runs.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ WHITEBOX_ESTIMATORS = (
     "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized",
     "dtc_prod", "dtc_lin", "prm",
 )  # fmt: skip
-NO_ESTIMATOR = "none"  # of a row that holds the accuracy of a protocol and no confidence
+NO_ESTIMATOR = "none"  # of a row with the accuracy of a protocol and no confidence
 _LONG_ESTIMATORS = {
     NO_ESTIMATOR: NO_ESTIMATOR,
     "prm": "prm",
@@ -79,7 +78,7 @@ class Published:
     """One cell of a table of the paper; None where the paper has no figure.
 
     A row that scores the trajectories of another one again has no accuracy of its own; the plain
-    chain of thought states no confidence, so its accuracy stands in a row of `NO_ESTIMATOR`.
+    chain of thought states no confidence, so its accuracy is in a row of `NO_ESTIMATOR`.
     """
 
     benchmark: str
@@ -122,39 +121,6 @@ class Fact:
     where: str
 
 
-FACTS: Mapping[str, Fact] = {
-    key: Fact(key, what, low, high, where)
-    for key, what, low, high, where in (
-        ("count-zero", "accuracy at a count of 0", 0.97, 0.99, "count and ratio"),
-        ("count-many", "accuracy at a count of 11 or more", 0.24, 0.29, "count and ratio"),
-        ("ratio-lowest", "accuracy in the lowest ratio bin", 0.97, 0.99, "count and ratio"),
-        ("ratio-highest", "accuracy in the highest ratio bin", 0.45, 0.54, "count and ratio"),
-        ("ratio-bins", "quantile bins of the ratio", 10, 10, "count and ratio"),
-        ("count-r", "correlation of bin means, count", -0.985, -0.985, "count and ratio"),
-        ("ratio-r", "correlation of bin means, ratio", -0.937, -0.937, "count and ratio"),
-        (
-            "with-dtc-ece", "fall of ECE with DTC, DeepSeek-V3.2", 0.123, 0.359,
-            "stated confidence with DTC",
-        ),
-        (
-            "with-dtc-auroc", "change of AUROC with DTC, DeepSeek-V3.2", -0.004, 0.020,
-            "stated confidence with DTC",
-        ),
-        (
-            "prod-against-uqac", "mean ECE of UQAC mean less that of DTC prod", 0.104, 0.104,
-            "white-box setting, main results",
-        ),
-        ("best-theta", "best theta with a 1.5B auxiliary, bits", 0.5, 0.5, "theta and auxiliary"),
-        ("theta-qwen2.5", "theta in use, bits", 0.50, 0.50, "white-box setting"),
-        ("theta-qwen3", "theta in use, bits", 0.60, 0.60, "white-box setting"),
-        ("theta-gemma3", "theta in use, bits", 0.85, 0.85, "white-box setting"),
-        ("theta-blackbox", "theta in use, bits", 0.70, 0.70, "black-box setting"),
-        ("saturation", "n in use", 10, 10, "method; threshold and saturation"),
-        ("offset", "k in use", 4, 4, "method; offset k"),
-    )
-}  # fmt: skip
-
-
 @cache
 def published(table: PaperTable) -> tuple[Published, ...]:
     """Every cell of a table, in the paper's order; the white-box one has both its metrics."""
@@ -174,13 +140,13 @@ def read_published(table: PaperTable, folder: Traversable) -> tuple[Published, .
     for cell in cells:
         key = (cell.benchmark, cell.generator, cell.protocol, cell.estimator)
         if key in seen:
-            raise DataError(f"{table}: {' '.join(key)} stands there twice.")
+            raise DataError(f"{table}.csv has {' '.join(key)} twice.")
         seen.add(key)
     return tuple(cells)
 
 
 def read_whitebox_means(folder: Traversable) -> tuple[PublishedMean, ...]:
-    """The row of averages of both white-box tables; the accuracy stands in both, and once here."""
+    """The row of averages of both white-box tables; the accuracy is in both, and once here."""
     generators = tuple(dict.fromkeys(cell.generator for cell in _read_whitebox(folder)))
     wanted: list[tuple[Metric, str, str | None]] = [("accuracy", "ece", None)]
     metrics: tuple[Metric, ...] = ("ece", "auroc")
@@ -191,7 +157,7 @@ def read_whitebox_means(folder: Traversable) -> tuple[PublishedMean, ...]:
         averages = [row for row in _rows(folder, file, _WIDE_COLUMNS) if _is_average(row)]
         values = [_fraction(row, estimator or "accuracy", file) for row in averages]
         if len(values) != 1 or values[0] is None:
-            raise DataError(f"{file} has not one average of {estimator or 'accuracy'}.")
+            raise DataError(f"{file} must have exactly one average of {estimator or 'accuracy'}.")
         found.append(
             PublishedMean(
                 key=f"whitebox-{metric}" + (f"-{estimator}" if estimator else ""),
@@ -288,7 +254,7 @@ def _rows(folder: Traversable, file: str, columns: tuple[str, ...]) -> list[CsvR
     for number, row in enumerate(rows, start=2):
         # A line with too many fields has them under None, one with too few has None in them.
         if None in row or None in row.values():
-            raise DataError(f"{file}, line {number}: not {len(columns)} fields.")
+            raise DataError(f"{file}, line {number}, does not have {len(columns)} fields.")
     return rows
 
 
@@ -313,11 +279,22 @@ def _fraction(row: CsvRow, column: str, file: str) -> float | None:
     try:
         percent = float(text)
     except ValueError as error:
-        raise DataError(f"{file}: '{text}' in the column {column} is no number.") from error
+        raise DataError(f"{file}: '{text}' in the column {column} is not a number.") from error
     if not 0 <= percent <= 100:
-        raise DataError(f"{file}: {text} in the column {column} is no percentage.")
+        raise DataError(f"{file}: {text} in the column {column} is not a percentage.")
     return round(percent / 100, 6)  # 76.1 / 100 is not 0.761 to the last bit
 
 
 def _folder() -> Traversable:
     return resources.files("divtok") / "paper" / "published"
+
+
+def _facts() -> dict[str, Fact]:
+    rows = _rows(_folder(), "facts.csv", ("key", "what", "low", "high", "where"))
+    return {
+        r["key"]: Fact(r["key"], r["what"], float(r["low"]), float(r["high"]), r["where"])
+        for r in rows
+    }
+
+
+FACTS: Mapping[str, Fact] = _facts()

@@ -24,7 +24,7 @@ RUNS_FILE = "runs.yaml"
 TINY = "tiny"
 ALL = "all"
 
-# What n and k are where nothing is said.
+# The defaults of n and k.
 DEFAULT_VALUES = {"saturation": 10, "offset": 4}
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -78,7 +78,7 @@ class Recipe(BaseModel):
         """The claim about n or k is about its default."""
         default = DEFAULT_VALUES.get(self.exhibit)
         if self.values is not None and default is not None and default not in self.values:
-            raise PydanticCustomError("default", "the values lack {n}", {"n": default})
+            raise PydanticCustomError("default", "the values must include {n}", {"n": default})
         return self
 
     def side(self, family: str | None) -> Side:
@@ -116,7 +116,7 @@ def chosen_recipes(name: str, family: str | None = None) -> list[Recipe]:
     """The recipe of that name; for `all`, every one that has a run of the family."""
     known = recipes()
     if family is not None:
-        get_family(family)  # an error where there is none
+        get_family(family)  # an error if it is not known
     if name == ALL:
         return [recipe for recipe in known.values() if has_runs(recipe, family)]
     if name not in known:
@@ -148,7 +148,7 @@ def runs_of(
         raise UsageError(
             f"No run of {', '.join(recipe.name for recipe in chosen)} belongs to the family "
             f"'{family}'.",
-            next_step="Leave out --family, or give tiny.",
+            next_step="Leave out --family, or use --family tiny.",
         )
     return found
 
@@ -193,7 +193,7 @@ def _recipe(name: str, text: str) -> Recipe:
         raise ConfigError(f"The recipe {name}: {where}: {first['msg']}.") from error
 
 
-# In the order in which the paper shows them; a new one stands behind these.
+# In the order in which the paper shows them; a new one comes after these.
 _ORDER = (
     "table-whitebox",
     "table-blackbox-deepseek",

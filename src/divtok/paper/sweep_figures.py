@@ -133,17 +133,8 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
     )
 
 
-def saturation(recipe: Recipe, material: Material) -> Exhibit:
-    """DTC lin against theta for several n, averaged over benchmarks."""
-    return _over_values(recipe, material)
-
-
-def offset(recipe: Recipe, material: Material) -> Exhibit:
-    """DTC prod against theta for several k, averaged over benchmarks."""
-    return _over_values(recipe, material)
-
-
-def _over_values(recipe: Recipe, material: Material) -> Exhibit:
+def over_values(recipe: Recipe, material: Material) -> Exhibit:
+    """DTC lin against theta for several n, or DTC prod for several k, averaged over benchmarks."""
     default = DEFAULT_VALUES[recipe.exhibit]
     values = tuple(recipe.values or [default])
     lin = recipe.exhibit == "saturation"

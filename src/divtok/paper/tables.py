@@ -8,7 +8,7 @@ from typing import Literal
 
 from divtok.errors import DataError
 from divtok.paper import claims
-from divtok.paper.claims import Figures
+from divtok.paper.claims import Case, Cases, Metrics
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import (
     NO_ESTIMATOR,
@@ -29,7 +29,7 @@ PROTOCOL_LABELS = {
     "verbalized_top2": "Verb. TopK",
     "verbalized_distribution": "Verb. PD",
 }
-# What every estimator must be held against; the paper has no such columns.
+# What every estimator must be compared with; the paper has no such columns.
 RANKINGS = ("length", "count")
 WHITEBOX = (*WHITEBOX_ESTIMATORS, *RANKINGS)
 # Method label, estimator (None: accuracy alone), for trajectories that state no confidence and
@@ -68,8 +68,8 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
 def blackbox(recipe: Recipe, material: Material) -> Exhibit:
     """Accuracy, ECE and AUROC of each method under each protocol, benchmarks side by side."""
     runs = material.runs(recipe)
-    ours = _figures(runs)
-    theirs = _published_figures("blackbox", _generator(runs))
+    ours = _cases(runs)
+    theirs = _published_cases("blackbox", _generator(runs))
     rows = [
         (protocol, name, estimator)
         for protocol in _protocols(runs)
@@ -82,8 +82,8 @@ def blackbox(recipe: Recipe, material: Material) -> Exhibit:
 def verbalized(recipe: Recipe, material: Material) -> Exhibit:
     """The stated confidence, and the same to the power of count + k."""
     runs = material.runs(recipe)
-    ours = _figures(runs)
-    theirs = _published_figures("verbalized_with_dtc", _generator(runs))
+    ours = _cases(runs)
+    theirs = _published_cases("verbalized_with_dtc", _generator(runs))
     rows = [(protocol, *method) for protocol in _protocols(runs) for method in _WITH_DTC]
     title = "Stated confidence with DTC"
     table = _method_table(title, rows, runs, ours, theirs, with_accuracy=False)
@@ -127,7 +127,7 @@ def _beside(
     rows.append(ReportRow(("Paper's average", *averages), section=None, is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
-        "generators and 4 benchmarks, whatever stands above."
+        "generators and 4 benchmarks, whatever rows are shown above."
     )
     return replace(table, rows=tuple(rows), caption=caption)
 
@@ -159,8 +159,8 @@ def _method_table(
     title: str,
     methods: Sequence[tuple[str, str, str | None]],
     runs: Sequence[FinishedRun],
-    ours: Figures,
-    theirs: Figures,
+    ours: Cases,
+    theirs: Cases,
     *,
     with_accuracy: bool,
 ) -> ReportTable:
@@ -180,9 +180,9 @@ def _method_table(
         accuracy = with_accuracy and not name
 
         def cells(
-            figures: Figures, under: str = under, e: str | None = estimator, acc: bool = accuracy
+            cases: Cases, under: str = under, e: str | None = estimator, acc: bool = accuracy
         ) -> tuple[Cell, ...]:
-            found = [figures.get((under, b, e), (None, None, None)) for b in benchmarks]
+            found = [cases.get((under, b, e), Metrics()) for b in benchmarks]
             means = tuple(_mean([one[i] for one in found]) for i in range(3))
             kept = [
                 ((a if acc else None,) if with_accuracy else ()) + (ece, auroc)
@@ -197,7 +197,7 @@ def _method_table(
     caption = f"Percent; {made}; mean over draws. Mean is over the benchmarks. "
     if with_accuracy:
         caption += (
-            "Acc counts every sampled response and stands where the trajectories were sampled; a "
+            "Acc counts every sampled response and is given where the trajectories were sampled; a "
             "'+' row scores the same trajectories again. "
         )
     caption += _made(runs)
@@ -205,36 +205,33 @@ def _method_table(
     return ReportTable(heading, tuple(columns), tuple(rows), caption)
 
 
-def _less(ours: Figures, theirs: Figures) -> Figures:
+def _less(ours: Cases, theirs: Cases) -> Cases:
     """Ours less theirs where both have a figure: its mean is over the same benchmarks of both."""
-    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
-    for key in ours.keys() & theirs.keys():
-        pairs = zip(ours[key], theirs[key], strict=True)
-        accuracy, ece, auroc = (_difference(a, b) for a, b in pairs)
-        found[key] = (accuracy, ece, auroc)
-    return found
+    return {
+        case: Metrics(*map(_difference, ours[case], theirs[case]))
+        for case in ours.keys() & theirs.keys()
+    }
 
 
-def _figures(runs: Sequence[FinishedRun]) -> Figures:
-    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
+def _cases(runs: Sequence[FinishedRun]) -> Cases:
+    found: dict[Case, Metrics] = {}
     for run in runs:
         for e in run.evaluations:
-            found[run.config.protocol, e.benchmark, e.estimator] = (e.accuracy, e.ece, e.auroc)
-            found[run.config.protocol, e.benchmark, None] = (e.accuracy, None, None)
+            found[run.config.protocol, e.benchmark, e.estimator] = Metrics(
+                e.accuracy, e.ece, e.auroc
+            )
+            found[run.config.protocol, e.benchmark, None] = Metrics(e.accuracy)
     return found
 
 
-def _published_figures(
-    table: Literal["blackbox", "verbalized_with_dtc"], generator: str
-) -> Figures:
-    found: dict[tuple[str, str, str | None], tuple[float | None, float | None, float | None]] = {}
-    for p in published(table):
-        if p.generator != generator:
-            continue
-        figures = (p.accuracy, p.ece, p.auroc)
-        estimator = None if p.estimator == NO_ESTIMATOR else p.estimator
-        found[p.protocol, p.benchmark, estimator] = figures
-    return found
+def _published_cases(table: Literal["blackbox", "verbalized_with_dtc"], generator: str) -> Cases:
+    return {
+        (p.protocol, p.benchmark, None if p.estimator == NO_ESTIMATOR else p.estimator): Metrics(
+            p.accuracy, p.ece, p.auroc
+        )
+        for p in published(table)
+        if p.generator == generator
+    }
 
 
 def _generator(runs: Sequence[FinishedRun]) -> str:

@@ -252,14 +252,13 @@ def _notes(first: Outline, second: Outline) -> list[str]:
     notes: list[str] = []
     width = min(first.shape.head_width, second.shape.head_width)
     for shape in (first.shape, second.shape):
+        name = shape.name
         if shape.softcap is not None:
-            notes.append(
-                f"{shape.name} caps its logits softly at {shape.softcap:g}: done here too."
-            )
+            notes.append(f"{name} caps its logits softly at {shape.softcap:g}, and so does divtok.")
         if shape.logit_scale != 1.0:
-            notes.append(f"{shape.name} scales its logits by {shape.logit_scale:g}: done here too.")
+            notes.append(f"{name} scales its logits by {shape.logit_scale:g}, and so does divtok.")
         if shape.quantised:
-            notes.append(f"{shape.name} is quantised; memory and speed are those of plain weights.")
+            notes.append(f"{name} is quantised; memory and speed are those of plain weights.")
     beyond = max(first.tokenizer.get_vocab().values()) + 1 - width
     if beyond > 0:
         notes.append(

@@ -64,7 +64,7 @@ class CellPlan:
         return round(self.responses * self.mean_tokens)
 
     def hours(self, *kinds: WorkKind, left: bool = False) -> float | None:
-        """Hours of these kinds of work (all without any); None where one of them is not known."""
+        """Hours of these kinds of work, or of all; None where one of them is not known."""
         wanted = [w for w in self.work if not kinds or w.kind in kinds]
         found = [w.hours_left if left else w.hours for w in wanted]
         known = [h for h in found if h is not None]

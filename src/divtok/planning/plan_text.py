@@ -37,7 +37,7 @@ def plan_text(plan: Plan, *, width: int = WIDTH) -> str:
     blocks = [_wrapped(totals_line(plan), width), _models(plan.models)]
     blocks += [_run(run, width) for run in plan.runs]
     blocks += _stored(plan, width)
-    blocks.append("What this rests on\n" + _items(plan.assumptions, width))
+    blocks.append("Assumptions\n" + _items(plan.assumptions, width))
     return "\n\n".join(blocks)
 
 
@@ -63,7 +63,7 @@ def _spent(time: float, left: float, unit: str) -> str:
 
 
 def _models(models: Sequence[ModelPlan]) -> str:
-    rows: list[Cells] = [("download", "parameters", "model, and what for")]
+    rows: list[Cells] = [("download", "parameters", "model and its roles")]
     for model in models:
         parameters = UNKNOWN if model.parameters is None else amount(model.parameters)
         if "api" in model.roles:
@@ -141,7 +141,7 @@ def _stored(plan: Plan, width: int) -> list[str]:
     if not there:
         blocks.append(_wrapped(f"Nothing is stored in {visible(str(plan.folder))} yet.", width))
     elif absent:
-        blocks.append(_wrapped(f"Nothing is stored yet of {', '.join(absent)}.", width))
+        blocks.append(_wrapped(f"Nothing is stored yet for {', '.join(absent)}.", width))
     return blocks
 
 

@@ -1,6 +1,6 @@
 """How much of a planned run is in its folder already: rows counted by what they belong to.
 
-Reads keys and lengths only, and writes nothing; a folder that is not there holds nothing.
+Reads keys and lengths only, and writes nothing; a missing folder holds nothing.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class BarsDisplay:
                     f"{len(self.groups)} groups.",
                 )
         if len({one.label for one in self.series}) < len(self.series):
-            raise DataError(f"The figure {self.figure_name!r} has two series of one name.")
+            raise DataError(f"The figure {self.figure_name!r} has two series with the same name.")
         check_format(self.format, f"The figure {self.figure_name!r}")
 
     def plot(self, ax: Axes, *, inches: float = COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
@@ -112,7 +112,7 @@ class BarsDisplay:
         ax.set_ylabel(fold(self.y_label, _HEIGHT), fontsize=SMALL)
         few_ticks(ax, "y", 5)
         plain(ax, grid=True)
-        ax.spines["bottom"].set_visible(False)  # the line at zero, above, stands for it
+        ax.spines["bottom"].set_visible(False)  # replaced by the line at zero, above
         ax.tick_params(axis="x", length=0)
         ax.margins(y=0.12)  # the values above the highest bars
         return named

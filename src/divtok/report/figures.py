@@ -187,7 +187,7 @@ class CountDisplay:
         plain(ax, grid=True)
 
     def plot_numbers(self, ax: Axes) -> None:
-        """How many responses stand behind each point."""
+        """How many responses are behind each point."""
         n = len(self.series)
         width = 0.8 / n
         for number, (_, points) in enumerate(self.series):

@@ -92,7 +92,7 @@ class LineSeries:
         return line
 
     def _marked(self, place: int, of: int) -> list[int]:
-        """A few points of this line, not the ones its neighbours mark, and all that stand alone."""
+        """A few points of this line, others than nearby lines mark, and all without a neighbour."""
         known = [i for i, y in enumerate(self.y) if y is not None]
         step = max(1, len(known) // _SPARSE)
         sparse = known[(place * step) // of :: step]

@@ -211,7 +211,7 @@ class PanelsDisplay:
         return self.rows[row][column] if inside else None
 
     def _side(self, row: int, column: int) -> float:
-        """The width in inches of what stands left of a panel: its y axis, or the space between."""
+        """The width in inches to the left of a panel: its y axis, or the space between."""
         panel = self._panel(row, column)
         if panel is None or _same(_y_axis, panel, self._panel(row, column - 1)):
             return 0.12

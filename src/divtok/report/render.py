@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from divtok.errors import DataError
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, rank_marks
@@ -18,8 +18,7 @@ def shown(value: Cell, column: ReportColumn, *, dash: str, signed: bool = False)
         return dash
     if isinstance(value, str):
         return value
-    if not math.isfinite(value):
-        raise DataError(f"Column '{column.label}' holds {value}.", next_step="Missing is None.")
+    _check_finite(value, column)
     sign = "+" if signed else ""
     return f"{value * 100:{sign}.1f}" if column.kind == "percent" else f"{value:{sign}d}"
 
@@ -88,15 +87,28 @@ def to_csv(table: ReportTable) -> str:
     return out.getvalue()
 
 
+RENDERERS: Mapping[str, Callable[[ReportTable], str]] = {
+    "md": to_markdown,
+    "csv": to_csv,
+    "tex": to_latex,
+}
+
+
 def _csv_cell(value: Cell, column: ReportColumn) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
         return _csv_text(value)
-    if not math.isfinite(value):
-        raise DataError(f"Column '{column.label}' holds {value}.", next_step="Missing is None.")
+    _check_finite(value, column)
     # A numpy number would print its type along with its value.
     return repr(value if isinstance(value, int) else float(value))
+
+
+def _check_finite(value: float, column: ReportColumn) -> None:
+    if not math.isfinite(value):
+        raise DataError(
+            f"Column '{column.label}' holds {value}.", next_step="A missing value must be None."
+        )
 
 
 def _csv_text(text: str) -> str:

@@ -65,11 +65,11 @@ def _pointers(equal_length: bool, figures: bool) -> str:
         "- `tables/ece.*`: can a confidence be read as a chance of being right? Lower is better.",
         "- `tables/auroc.*`: are right answers ranked above wrong ones? Higher is better; 50 is a "
         "coin toss. Compare with the length of the response: an estimator that does not beat it "
-        "knows little more than that.",
+        "tells little more than that.",
     ]
     if equal_length:
         lines.append(
-            "- `tables/equal-length.*`: what the count of divergent tokens knows among responses "
+            "- `tables/equal-length.*`: what the count of divergent tokens tells among responses "
             "of about the same length."
         )
     lines.append(

@@ -1,4 +1,4 @@
-"""Tables as values: what stands in each cell, which way is better, and how it was made.
+"""Tables as values: what is in each cell, which way is better, and how it was made.
 
 Holds fractions at full precision; `render` turns a table into Markdown, LaTeX or CSV, and
 `terminal` prints it. Computes nothing but means over rows.
@@ -147,36 +147,21 @@ def long_table(
 ) -> ReportTable:
     """One row for each evaluation with every figure, sd, interval and count."""
     protocol = protocol or Protocol()
-    percent = (
-        "accuracy",
-        "ece",
-        "ece_sd",
-        "auroc",
-        "auroc_sd",
-        "natural_ece",
-        "natural_ece_low",
-        "natural_ece_high",
-        "natural_auroc",
-        "natural_auroc_low",
-        "natural_auroc_high",
-        "brier",
-        "aurc",
-    )
-    rows = [_long_row(e) for e in evaluations]
-    text = ("benchmark", "generator", "estimator", "params", "reason")
-    keys = _LONG_KEYS
-    columns = tuple(
-        ReportColumn(k, k, "text" if k in text else "percent" if k in percent else "integer")
-        for k in keys
-    )
+    columns = tuple(ReportColumn(key, key, _long_kind(key)) for key in _LONG_KEYS)
+    rows = tuple(_long_row(e) for e in evaluations)
     caption = (
         f"ece, auroc and their sd: {protocol.describe()}; sd over draws. natural_*, brier and aurc:"
         f" every scored response; low and high bound a 95 % bootstrap interval by problem"
         f" ({protocol.resamples} resamples, seed {protocol.seed})."
     )
-    return ReportTable(
-        "All figures", columns, tuple(ReportRow(tuple(r[k] for k in keys)) for r in rows), caption
-    )
+    return ReportTable("All figures", columns, rows, caption)
+
+
+def _long_kind(key: str) -> Kind:
+    if key in ("benchmark", "generator", "estimator", "params", "reason"):
+        return "text"
+    counts = ("n", "n_scored", "n_balanced", "clipped")
+    return "integer" if key in counts or key.startswith("excluded") else "percent"
 
 
 _LONG_KEYS = (
@@ -188,10 +173,10 @@ _LONG_KEYS = (
 )  # fmt: skip
 
 
-def _long_row(e: Evaluation) -> dict[str, Cell]:
+def _long_row(e: Evaluation) -> ReportRow:
     ece_low, ece_high = _ends(e.natural_ece_interval)
     auroc_low, auroc_high = _ends(e.natural_auroc_interval)
-    return {
+    cells: dict[str, Cell] = {
         "benchmark": e.benchmark,
         "generator": e.generator,
         "estimator": e.estimator,
@@ -217,6 +202,7 @@ def _long_row(e: Evaluation) -> dict[str, Cell]:
         "clipped": e.clipped,
         "reason": e.reason,
     }
+    return ReportRow(tuple(cells[key] for key in _LONG_KEYS))
 
 
 def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
@@ -321,7 +307,7 @@ def _left_out(groups: Mapping[tuple[str, str], Sequence[Evaluation]]) -> str:
 
 
 def _undefined(evaluations: Sequence[Evaluation], metric: str) -> str:
-    """Why figures are missing, once for each reason; that rankings have no ECE is no news."""
+    """Why figures are missing, once for each reason; rankings never have an ECE."""
     given = [e.reason for e in evaluations if getattr(e, metric) is None and e.reason]
     reasons = dict.fromkeys(reason for reason in given if not reason.startswith(RANKING_ONLY))
     return "".join(f" Not defined: {reason}." for reason in reasons)

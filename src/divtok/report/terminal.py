@@ -124,11 +124,11 @@ def _cuts(table: ReportTable, width: int) -> list[list[int]]:
 
 
 def _width(table: ReportTable, i: int) -> int:
-    """Characters of a column with what stands before it."""
+    """The width of a column in characters, with the gap before it."""
     heading = visible(table.columns[i].label)
     words = [heading] if table.columns[i].kind == "text" else heading.split()
     cells = [_cell(table, row, i) for row in table.rows]
-    if i == 0:  # where the names of sections stand too
+    if i == 0:  # which also holds the names of sections
         cells += [visible(row.section) for row in table.rows if row.section is not None]
     return 2 + max(map(len, [*words, *cells]))
 

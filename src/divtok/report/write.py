@@ -5,7 +5,7 @@ Takes evaluations and scored groups, already computed or read; opens no run and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from divtok.report.figures import (
 )
 from divtok.report.labels import in_order
 from divtok.report.notes import Note
-from divtok.report.render import to_csv, to_latex, to_markdown
+from divtok.report.render import RENDERERS, to_csv
 from divtok.report.summary import readme
 from divtok.report.tables import ReportColumn, ReportRow, ReportTable, long_table, metric_table
 from divtok.report.text import slug
@@ -72,7 +72,11 @@ def write_report(
     }
     if compared:
         tables["equal-length"] = equal_length_table(compared)
-    texts = _table_texts(tables)
+    texts = {
+        f"{name}.{suffix}": render(table)
+        for name, table in tables.items()
+        for suffix, render in RENDERERS.items()
+    }
     texts["all.csv"] = to_csv(long_table(evaluations, protocol=protocol))
     make_folder(folder / "tables")
     written: list[Path] = []
@@ -134,20 +138,6 @@ def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> R
         "50 means nothing is added there. Usable bins hold both kinds."
     )
     return ReportTable("What the count adds at equal length", columns, rows, caption)
-
-
-def _table_texts(tables: Mapping[str, ReportTable]) -> dict[str, str]:
-    """File name to content, each table in each format."""
-    renderers: dict[str, Callable[[ReportTable], str]] = {
-        "md": to_markdown,
-        "tex": to_latex,
-        "csv": to_csv,
-    }
-    return {
-        f"{name}.{suffix}": render(table)
-        for name, table in tables.items()
-        for suffix, render in renderers.items()
-    }
 
 
 def _displays(
