@@ -21,7 +21,7 @@ from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import arithmetic_problems
 from divtok.progress import say
 from divtok.records import Problem, Sampling, Trace, Trajectory
-from divtok.score.likelihood import entropy, mean_prob, nsl
+from divtok.score.estimators.likelihood import entropy, mean_prob, nsl
 from divtok.trace.pair import Pair
 from divtok.trace.reader import make_reader
 from perf import estimator_peers, machine, peers

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Trajectory,
         Verdict,
     )
-    from divtok.score import registry as estimator
+    from divtok.score.registry import estimator
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -49,7 +49,7 @@ _HOME = {
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
     "confidence": "divtok.api",
-    "estimator": "divtok.score",
+    "estimator": "divtok.score.registry",
     "extract_answer": "divtok.protocols.extract",
     "grade_answer": "divtok.grade",
     "jsd_bits": "divtok.divergences.arithmetic",

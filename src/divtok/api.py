@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from divtok.divergences.divergence import beside_kernels
 from divtok.errors import NothingScoredError, UsageError
-from divtok.evaluate.certified import count_bounds
+from divtok.evidence.kind import EVIDENCE
 from divtok.families.presets import FAMILIES, theta_for
 from divtok.models.load import DType
 from divtok.protocols.encode import prompt_ids, response_ids
-from divtok.records import Evidence, Scalar, Trace
-from divtok.score import (
-    ESTIMATORS,
-    Estimator,
-    bind_parameters,
-    check_parameter,
-    score_evidence,
-)
-from divtok.score.estimators.dtc import divergent_count, divergent_tokens
+from divtok.records import Scalar, Trace
+from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.facts import count_trace
+from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters, check_parameter
+from divtok.score.scoring import score_evidence
 from divtok.trace.batches import Row
-from divtok.trace.extras import Extras, Read
-from divtok.trace.pair import Pair
+from divtok.trace.listener import Listener, Read
+from divtok.trace.pair import Asked, Pair
 from divtok.trace.pair import load_pair as load_models
 from divtok.trace.spans import token_texts
 from divtok.trace.topk.server_pair import ServerPair
@@ -159,35 +156,45 @@ def confidence(
     row = Row("", asked, np.array(ids, dtype=np.int64), response)
     read = _read(pair, row, spec)
     trace = replace(read.trace, retokenized=True)
-    scored = score_evidence(spec, trace.key, trace, Evidence(chain=read.chain), bound)
+    heard = dict(zip(spec.evidence, read.heard, strict=True))
+    scored = score_evidence(spec, trace.key, trace, heard, bound)
     if scored.value is None:
         raise NothingScoredError(
             f"The response cannot be scored ({scored.reason}).",
             next_step="Check that it is not empty and fits the models' context.",
         )
+    counts = count_trace(trace, theta=theta, band_bits=0.0)
     return Result(
         value=scored.value,
-        count=divergent_count(trace, theta=theta),
+        count=counts.count,
         tokens=_tokens(pair, ids, trace, theta),
         estimator=estimator,
         params=bound,
         theta=theta,
         trace=trace,
         bounds=None if scored.low is None or scored.high is None else (scored.low, scored.high),
-        count_bounds=None if trace.exact else count_bounds(trace, theta=theta),
+        count_bounds=(
+            None if counts.low is None or counts.high is None else (counts.low, counts.high)
+        ),
     )
 
 
 def _read(pair: Pair | ServerPair, row: Row, spec: Estimator) -> Read:
     if isinstance(pair, Pair):
-        return pair.read_row(row, extras=Extras(chain="chain" in spec.evidence))
+        listeners = [listener for kind in spec.evidence if (listener := _listener(kind))]
+        return pair.read_row(row, asked=Asked(beside_kernels(spec.columns), listeners))
     return Read(pair.trace_ids(prompt_ids=row.prompt_ids, token_ids=row.token_ids, text=row.text))
 
 
+def _listener(kind: str) -> Listener | None:
+    """What gives this kind of evidence from the pair's pass alone."""
+    return EVIDENCE.get(kind).alone()
+
+
 def _check_evidence(spec: Estimator) -> None:
-    """A pair gives traces and chains; what else an estimator needs takes other models."""
-    beyond = [kind for kind in spec.evidence if kind != "chain"]
-    if beyond or spec.fit is not None:
+    """A pair gives traces and what rides on its pass; other evidence takes other models."""
+    beyond = [kind for kind in spec.evidence if _listener(kind) is None]
+    if beyond or spec.learned is not None:
         raise UsageError(
             f"'{spec.name}' needs more than a pair and one response"
             + (f" ({', '.join(beyond)})." if beyond else ": it learns from many."),

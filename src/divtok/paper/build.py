@@ -17,7 +17,7 @@ from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
 from divtok.paper.run_tables import Material
 from divtok.progress import say, track
 from divtok.stages.choices import chosen_estimators
-from divtok.stages.evaluate import stored_config
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run, is_run
 
 Builder = Callable[[Recipe, Material], Exhibit]

@@ -20,9 +20,13 @@ from divtok.evaluate.sweep.counts import Counted, grids_with
 from divtok.evaluate.sweep.surfaces import Best, best_theta, sweep_lin
 from divtok.paper.recipe import NamedRun, Recipe, Side, named_runs, of_family
 from divtok.records import Evaluation
-from divtok.stages.evaluate import evaluate_groups, groups_of, protocol_of, stored_config
+from divtok.stages.evaluate import evaluate_groups, groups_of, protocol_of
+from divtok.stages.stored import stored_config
 from divtok.stages.sweep import counted
 from divtok.store.run import Run
+
+# Those that the paper compares; there may be others.
+PAPER_DIVERGENCES = ("jsd", "kl_pq", "kl_qp")
 
 Fits = dict[tuple[str | None, str], Best]
 
@@ -40,7 +44,7 @@ class FinishedRun:
 
     @cached_property
     def groups(self) -> list[ScoredGroup]:
-        return groups_of(self.store)
+        return groups_of(self.store, self.config)
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
@@ -49,7 +53,7 @@ class FinishedRun:
     @cached_property
     def counted(self) -> list[Counted]:
         """At every theta of the grids, and at the run's own."""
-        return counted(self.store, grids=grids_with(self.config.theta))
+        return counted(self.store, grids=grids_with(self.config.theta, PAPER_DIVERGENCES))
 
     @property
     def protocol(self) -> Protocol:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError
-from divtok.evaluate.sweep.counts import DIVERGENCES, Counted, Divergence
+from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.surfaces import (
     Best,
     Surface,
@@ -18,15 +19,17 @@ from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.figures import by_size, figure_title
 from divtok.paper.recipe import DEFAULT_VALUES, Recipe
-from divtok.paper.run_tables import FinishedRun, Material, left_out, on_grid, short
+from divtok.paper.run_tables import (
+    PAPER_DIVERGENCES,
+    FinishedRun,
+    Material,
+    left_out,
+    on_grid,
+    short,
+)
 from divtok.report.maps import HeatMap, MapsDisplay
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
-DIVERGENCE_NAMES: Mapping[Divergence, str] = {
-    "jsd": "JSD",
-    "kl_pq": "Forward KL(p || q)",
-    "kl_qp": "Reverse KL(q || p)",
-}
 THETA, ECE, AUROC = "theta (bits)", "ECE (%)", "AUROC (%)"
 
 
@@ -108,7 +111,7 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
     chosen = [(run, rows) for run, rows in _chosen(recipe, material) if run.is_scored_pair(rows)]
     columns: list[tuple[Panel, ...]] = []
     best: dict[str, list[list[Best]]] = {}
-    for kind in DIVERGENCES:
+    for kind in PAPER_DIVERGENCES:
         curves = [
             (
                 short(rows.generator),
@@ -122,7 +125,7 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
             found = best_theta(surface, 10)
             by_benchmark.setdefault(benchmark, []).extend([] if found is None else [found])
         best[kind] = list(by_benchmark.values())
-        columns.append(_metric_panels(curves, 10, title=DIVERGENCE_NAMES[kind]))
+        columns.append(_metric_panels(curves, 10, title=DIVERGENCES.get(kind).label))
     rows_of_panels = tuple(tuple(column[i] for column in columns) for i in range(2))
     name = "divergence-dual" if recipe.dual else "divergence"
     return Exhibit(

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+from divtok.config.loading import digest_of, load_options
 from divtok.config.run import RunConfig
 from divtok.errors import DataError
+from divtok.evidence.kind import stored_trajectories
 from divtok.evidence.projection import Projection
 from divtok.evidence.projection_fit import fit_projection
 from divtok.families.presets import Generator
 from divtok.models.load import load_tokenizer
 from divtok.progress import say, track
 from divtok.records import Trajectory
-from divtok.stages.common import digest_of, load_options, stored_trajectories
 from divtok.store.run import Run
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.reader import load_reader

@@ -19,9 +19,9 @@ from divtok.config.tree import MAX_CONFIG_BYTES
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.records import Problem, Trajectory
-from divtok.stages.common import check_section
 from divtok.store import atomic
 from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
+from divtok.store.sections import check_section
 
 BAD_ROWS_FILE = "bad_rows.jsonl"
 DEFAULT_FAMILY = "blackbox"
