@@ -98,7 +98,7 @@ def confidence(
 
 def _check(estimator: str, theta: float | None) -> None:
     """Refuse these before any model is loaded."""
-    from divtok.score import ESTIMATORS, check_parameter
+    from divtok.score.registry import ESTIMATORS, check_parameter
 
     ESTIMATORS.get(estimator)
     if theta is not None:
