@@ -154,12 +154,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining."""
+    """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining.
+
+    `answer_start`:`answer_stop` are the characters of the response's text that hold the answer;
+    None where there is no answer, or where it was graded before they were kept.
+    """
 
     key: str
     extracted: str | None
     verdict: Verdict
     reason: str | None = None
+    answer_start: int | None = None
+    answer_stop: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,6 +331,26 @@ class Confidence:
     reason: str | None = None
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tokens of one trajectory are divergent at theta, under the pair that is scored.
+
+    `count` is None where there is no trace to count in. Where the trace gives bounds only it is
+    counted in the middle of them, and an exact trace would give a count between `low` and `high`;
+    both are None where the trace is exact.
+    """
+
+    key: str
+    p: str
+    q: str
+    theta: float
+    count: int | None
+    low: int | None
+    high: int | None
+    length: int  # response tokens
+    reasoning: int  # reasoning tokens
 
 
 @dataclass(frozen=True, slots=True)
