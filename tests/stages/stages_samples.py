@@ -156,4 +156,5 @@ def rows_of(table: Table[Any]) -> list[tuple[Any, ...]]:
 
 
 def contents(run: Run) -> dict[str, list[tuple[Any, ...]]]:
-    return {table.layout.name: rows_of(table) for table in run.tables}
+    evidence = (run.replies, run.chains, run.readings, run.rewards, run.relevance)
+    return {table.layout.name: rows_of(table) for table in (*run.tables, *evidence)}

@@ -13,11 +13,12 @@ from hypothesis.extra import numpy as hnp
 
 from divtok import records as r
 from divtok.store import schema
-from divtok.store.schema import Layout
+from divtok.store.layout import Layout
 
 # Every code point that UTF-8 can hold, NUL and line ends among them.
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 maybe_text = st.none() | texts
+reasons = st.none() | st.builds(r.Reason, texts, texts)
 int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 numbers = st.floats(allow_nan=False)
@@ -47,8 +48,12 @@ trajectories = st.builds(
     protocol=texts,
     sampling=samplings,
     retokenized=st.booleans(),
+    reason=reasons,
 )
-grades = st.builds(r.Grade, texts, maybe_text, st.sampled_from(r.Verdict), maybe_text)
+maybe_place = st.none() | int64
+grades = st.builds(
+    r.Grade, texts, maybe_text, st.sampled_from(r.Verdict), reasons, maybe_place, maybe_place
+)
 traces = st.builds(
     r.Trace,
     key=texts,
@@ -62,9 +67,12 @@ traces = st.builds(
     dropped_mass_q=numbers,
     exact=st.booleans(),
     status=st.sampled_from(["ok", "empty", "too_long", "nonfinite"]),
-    reason=maybe_text,
+    reason=reasons,
 )
-confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, maybe_text)
+counts = st.builds(
+    r.Counts, texts, texts, texts, finite, *[st.none() | int64] * 3, length=int64, reasoning=int64
+)
+confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, reasons)
 evaluations = st.builds(
     r.Evaluation,
     benchmark=texts,
@@ -88,7 +96,7 @@ evaluations = st.builds(
     excluded=int64,
     excluded_by=st.dictionaries(any_text, st.integers(), max_size=3),
     clipped=int64,
-    reason=maybe_text,
+    reason=reasons,
 )
 
 KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
@@ -96,6 +104,7 @@ KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.TRAJECTORIES, trajectories),
     (schema.GRADES, grades),
     (schema.TRACES, traces),
+    (schema.COUNTS, counts),
     (schema.CONFIDENCES, confidences),
     (schema.EVALUATIONS, evaluations),
 ]
@@ -115,6 +124,8 @@ def exact(value: object) -> object:
         return tuple(exact(child) for child in value)
     if isinstance(value, float):
         return ("float", "nan" if math.isnan(value) else value.hex())
+    if isinstance(value, r.Reason):
+        return (type(value), value.kind, str(value))
     return (type(value), value)
 
 

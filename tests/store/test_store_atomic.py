@@ -222,7 +222,8 @@ def test_kill_while_appending_keeps_a_prefix_with_every_acknowledged_row(tmp_pat
         for _ in range(chance.randint(1, 25)):
             acknowledged = int(child.stdout.readline()) + 1
         child.kill()
-        rest, _ = child.communicate()
+        rest = child.stdout.read()  # not by communicate: lines that are buffered would be lost
+        child.communicate()
         # The last line can be cut short by the kill.
         acknowledged += len(re.findall(r"\d+\n", rest))
         keys = [row.key for row in Run.open(path).grades.read()]
@@ -259,7 +260,8 @@ def dying(*arguments):
     return result
 setattr(atomic, step, dying)
 with run.lock():
-    getattr(run.grades, action)([Grade("new", "42", Verdict.CORRECT)])
+    new, more = Grade("new", "42", Verdict.CORRECT), Grade("more", "42", Verdict.CORRECT)
+    getattr(run.grades, action)([[new], [more]] if action == "replace_with" else [new])
 """
 
 
@@ -293,6 +295,34 @@ def test_kill_inside_a_write_leaves_the_old_rows_or_the_new(
     assert all(name.endswith(".parquet") for name in files)
 
 
+@pytest.mark.parametrize("empty", [True, False])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("step", "nth"),
+    [("open_new", 1), ("open_new", 2), ("sync", 2), ("sync", 3), ("rename", 1), ("rename", 2)],
+)
+def test_kill_inside_a_replacement_in_parts_leaves_the_old_table_or_the_whole_new_one(
+    tmp_path: Path, empty: bool, step: str, when: str, nth: int
+) -> None:
+    run = Run.create_or_open(tmp_path / "run")
+    old = [] if empty else ["a", "b"]
+    with run.lock():
+        for name in old:
+            run.grades.append([grade(name)])
+        atomic.make_folder(run.grades.folder)
+    child = _child(DYING_CHILD, run.path, "replace_with", step, nth, when)
+    _, errors = child.communicate()
+    assert child.returncode == -signal.SIGKILL, errors
+    after = ["new", "more"] if (step, nth, when) == ("rename", 2, "after") else old
+    assert [row.key for row in run.grades.read()] == after
+    assert run.grades.keys() == {(name,) for name in after}
+    with run.lock():  # the leftovers go
+        assert [row.key for row in run.grades.read()] == after
+        assert len(_names(run.grades.folder)) == len(after)
+        run.grades.append([grade("next")])
+    assert [row.key for row in run.grades.read()] == [*after, "next"]
+
+
 LIMITED_CHILD = """
 import resource, sys
 from pathlib import Path
@@ -315,6 +345,6 @@ def test_a_real_limit_of_the_system_is_reported_and_leaves_no_file(tmp_path: Pat
     child = _child(LIMITED_CHILD, run.path)
     output, errors = child.communicate()
     assert child.returncode == 0, errors
-    assert re.search(r"g0001-part-000001-\w{8}\.parquet: File too large", output)
+    assert re.search(r"g0001-part-000001-\w{8}-\w{8}\.parquet: File too large", output)
     assert len(_names(run.grades.folder)) == 1
     assert run.grades.keys() == {("small",)}

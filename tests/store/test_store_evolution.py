@@ -20,12 +20,16 @@ from store_samples import exact, trace
 from divtok import records as r
 from divtok.errors import StoreError
 from divtok.store import schema
-from divtok.store.schema import Layout
+from divtok.store.layout import Layout
 from divtok.store.table import Table
 
 
 def _free() -> None:
     """Stands for a lock that is held."""
+
+
+def _reason(text: str) -> r.Reason:
+    return r.Reason("a kind", text)
 
 
 def _trajectory(key: str, **changes: Any) -> r.Trajectory:
@@ -58,11 +62,16 @@ def _bounded(key: str) -> r.Trace:
 OLD: dict[str, tuple[Layout[Any], tuple[str, ...], tuple[str, ...], Any, Any]] = {
     "trajectories": (
         schema.TRAJECTORIES,
-        ("reason",),
+        ("reason", "reason_kind"),
         ("sampling",),
         _trajectory("old"),
         _trajectory(
-            "new", sampling=None, reason="gone", text="", finish_reason="failed", token_ids=()
+            "new",
+            sampling=None,
+            reason=r.Reason("gone", "no more"),
+            text="",
+            finish_reason="failed",
+            token_ids=(),
         ),
     ),
     "traces": (
@@ -71,6 +80,13 @@ OLD: dict[str, tuple[Layout[Any], tuple[str, ...], tuple[str, ...], Any, Any]] =
         (),
         trace("old"),
         _bounded("new"),
+    ),
+    "grades": (
+        schema.GRADES,
+        ("answer_start", "answer_stop"),
+        (),
+        r.Grade("old", "7", r.Verdict.CORRECT),
+        r.Grade("new", "7", r.Verdict.CORRECT, None, 3, 4),
     ),
     "confidences": (
         schema.CONFIDENCES,
@@ -123,7 +139,7 @@ def test_a_shard_of_an_earlier_version_is_read_with_nothing_where_it_had_nothing
     table = _old_shard(tmp_path, kind)
     (found,) = table.read()
     assert exact(found) == exact(old)
-    assert [getattr(found, name) for name in lacking] == [None] * len(lacking)
+    assert [getattr(found, name, None) for name in lacking] == [None] * len(lacking)
     assert table.frame().select(lacking).row(0) == (None,) * len(lacking)
     assert [exact(row) for batch in table.batches() for row in batch] == [exact(old)]
 
@@ -232,7 +248,7 @@ def test_another_type_of_an_optional_column_is_refused(tmp_path: Path) -> None:
 def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
     rows = schema.GRADES.to_arrow([r.Grade("k", None, r.Verdict.UNANSWERED, "none")])
     _put(tmp_path, rows.select(rows.column_names[::-1]))
-    assert "columns are ['reason'" in _refusal(Table(tmp_path, schema.GRADES, _free))
+    assert "columns are ['answer_stop'" in _refusal(Table(tmp_path, schema.GRADES, _free))
 
 
 maybe_floats = st.none() | hnp.arrays(np.float32, st.integers(0, 5), elements=st.floats(width=32))
@@ -269,9 +285,10 @@ def test_optional_float_lists_survive_the_disk(
     table = Table(tmp_path_factory.mktemp("t"), schema.TRACES, _free)
     table.append(traces[:2])
     table.append(traces[2:])
-    # Some rows of a shard only: a later row of the same key stands in another shard.
-    table.append([dataclasses.replace(t, reason="again") for t in traces[:1]])
-    expected = traces[1:] + [dataclasses.replace(t, reason="again") for t in traces[:1]]
+    # Some rows of a shard only: a later row of the same key is in another shard.
+    again = [dataclasses.replace(t, reason=r.Reason("other", "again")) for t in traces[:1]]
+    table.append(again)
+    expected = traces[1:] + again
     assert [exact(row) for row in table.read()] == [exact(row) for row in expected]
 
 
@@ -302,7 +319,9 @@ def test_calls_come_back_as_they_were(tmp_path: Path) -> None:
     calls = [
         _call("a"),
         _call("a", purpose="reply", setbacks=()),
-        _call("b", prompt_tokens=None, completion_tokens=None, cost=None, reason="refused"),
+        _call(
+            "b", prompt_tokens=None, completion_tokens=None, cost=None, reason=_reason("refused")
+        ),
     ]
     table = Table(tmp_path, schema.CALLS, _free)
     table.append(calls[:1])
@@ -331,7 +350,7 @@ def test_a_call_that_would_not_come_back_is_refused(column: str, value: Any) -> 
 def test_a_response_that_could_not_be_had_keeps_its_row(tmp_path: Path) -> None:
     rows = [
         _trajectory("a", sampling=None, finish_reason="unknown", prompt_ids=(), token_ids=()),
-        _trajectory("b", finish_reason="failed", text="", reason="5 attempts"),
+        _trajectory("b", finish_reason="failed", text="", reason=_reason("5 attempts")),
         _trajectory("c"),
     ]
     table = Table(tmp_path, schema.TRAJECTORIES, _free)

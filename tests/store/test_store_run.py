@@ -58,8 +58,8 @@ def test_a_run_is_made_once_and_opened_again(tmp_path: Path) -> None:
 
 def test_tables_lie_in_folders_of_their_names(tmp_path: Path) -> None:
     run = Run.create_or_open(tmp_path / "demo")
-    names = ["problems", "trajectories", "calls", "grades", "replies", "traces", "chains"]
-    names += ["readings", "rewards", "relevance", "confidences", "evaluations"]
+    names = ["problems", "trajectories", "calls", "grades", "traces", "counts"]
+    names += ["confidences", "evaluations"]
     assert [table.folder for table in run.tables] == [run.path / name for name in names]
     assert [table.layout.name for table in run.tables] == names
     assert run.report == run.path / "report"
@@ -100,6 +100,7 @@ def test_writing_without_the_lock_is_refused(tmp_path: Path) -> None:
     attempts = [
         lambda: run.grades.append([grade("a")]),
         lambda: run.grades.replace([]),
+        lambda: run.grades.replace_with([]),
         lambda: run.grades.remove_superseded(),
         lambda: run.write_config("x"),
         lambda: check_or_write_manifest(run, {}),

@@ -15,7 +15,7 @@ from store_samples import KIND_NAMES, KINDS, exact, grade, trace
 from divtok import records as r
 from divtok.errors import StoreError
 from divtok.store import schema
-from divtok.store.schema import Layout
+from divtok.store.layout import Layout
 
 
 @pytest.mark.parametrize(("layout", "rows"), KINDS, ids=KIND_NAMES)
@@ -34,7 +34,8 @@ def test_records_survive_the_way_to_arrow_and_back(
 @pytest.mark.parametrize(("layout", "_rows"), KINDS, ids=KIND_NAMES)
 def test_columns_are_the_fields_of_the_record(layout: Layout[Any], _rows: object) -> None:
     fields = [field.name for field in dataclasses.fields(layout.record)]  # type: ignore[arg-type]
-    assert sorted(layout.schema.names) == sorted(fields)
+    assert sorted(layout.schema.names) == sorted({*layout.schema.names} & {*fields, "reason_kind"})
+    assert {column.source for column in layout.columns} == {*fields}
     assert set(layout.key) <= set(fields)
 
 

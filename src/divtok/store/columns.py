@@ -1,6 +1,8 @@
 """Single columns: the Arrow type, the unit, and the way of one field to Arrow and back.
 
-Knows values, not tables. Every conversion is exact both ways, or raises.
+The functions without an underscore make the columns that a `Layout` is built of; a package with
+tables of its own builds its layouts of the same ones. Knows values, not tables. Every conversion
+is exact both ways, or raises.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from divtok.records import Interval, Sampling, Verdict
+from divtok.records import Interval, Reason, Sampling, Verdict
 
 # pyarrow ships no type information; these names say what is meant where the checker sees Any.
 ArrowType: TypeAlias = Any
@@ -36,9 +38,21 @@ def _pack(values: list[Any], kind: ArrowType) -> ArrowColumn:
     return pa.array(values, type=kind)
 
 
+# The kind of a reason that nothing switches on.
+OTHER = "other"
+
+# The mark of a column that holds one more divergence. A reader that does not know such a column
+# passes over it; any other column that it does not know is refused.
+DIVERGENCE: Mapping[str, str] = {"divtok.kind": "divergence"}
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: `encode` takes a single field, `pack` and `decode` a whole column.
+
+    A column holds the record's field of its name, or, with `of`, a part of another field; then
+    the first column of that field has a `join`, which makes the field's value of those of all its
+    columns, in the layout's order. `metadata` goes into the Arrow field beside the unit.
 
     `repetitive` is False for values that hardly ever repeat: looking for repetitions in them
     makes writing several times slower and the file larger.
@@ -52,9 +66,22 @@ class Column:
     decode: Callable[[ArrowColumn], list[Any]] = _plain
     pack: Callable[[list[Any], ArrowType], ArrowColumn] = _pack
     repetitive: bool = True
+    of: str | None = None
+    join: Callable[..., Any] | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def source(self) -> str:
+        """The record's field that the column holds, or a part of which it holds."""
+        return self.name if self.of is None else self.of
+
+    def marked(self, metadata: Mapping[str, str]) -> Column:
+        """The same column with more metadata, such as `DIVERGENCE`."""
+        return replace(self, metadata={**self.metadata, **metadata})
 
     def field(self) -> ArrowField:
-        metadata = None if self.unit is None else {"unit": self.unit}
+        unit = {} if self.unit is None else {"unit": self.unit}
+        metadata = {**self.metadata, **unit} or None
         return pa.field(self.name, self.type, nullable=self.nullable, metadata=metadata)
 
     def array(self, values: Sequence[Any]) -> ArrowColumn:
@@ -74,7 +101,7 @@ def _list_slices(array: ArrowColumn) -> list[np.ndarray[Any, Any]]:
     for chunk in array.chunks:
         # Not to_numpy: that imports pandas where it is installed, a third of a second.
         values = np.from_dlpack(chunk.values)
-        offsets = np.from_dlpack(chunk.offsets)
+        offsets: list[int] = np.from_dlpack(chunk.offsets).tolist()
         rows.extend(values[a:b] for a, b in itertools.pairwise(offsets))
     return rows
 
@@ -145,23 +172,55 @@ def _decode_verdict(array: ArrowColumn) -> list[Verdict]:
     return [Verdict(text) for text in array.to_pylist()]
 
 
+def _encode_kind(value: str | None) -> str | None:
+    if value is None:
+        return None
+    return value.kind if isinstance(value, Reason) else OTHER
+
+
+def _join_reason(text: str | None, kind: str | None) -> Reason | None:
+    if text is None:
+        return None
+    return Reason(kind_of_old_text(text) if kind is None else kind, text)
+
+
+def kind_of_old_text(text: str) -> str:
+    """The kind of a reason from before kinds were stored, as far as anything depended on it."""
+    if text == "gold_missing":
+        return "gold_missing"
+    if text.startswith("no response"):
+        return "no_response"
+    return "not_gathered" if text.endswith("not gathered") else OTHER
+
+
 def text(name: str, *, nullable: bool = False) -> Column:
+    """A text."""
     return Column(name, pa.string(), nullable)
 
 
 def whole(name: str, *, nullable: bool = False, unit: str | None = None) -> Column:
+    """A whole number of 64 bits."""
     return Column(name, pa.int64(), nullable, unit)
 
 
 def number(name: str, *, nullable: bool = False, unit: str | None = None) -> Column:
+    """A float of 64 bits."""
     return Column(name, pa.float64(), nullable, unit)
 
 
+def fraction(name: str, *, nullable: bool = True) -> Column:
+    """A number whose unit is "fraction"."""
+    return number(name, nullable=nullable, unit="fraction")
+
+
 def flag(name: str) -> Column:
+    """True or False."""
     return Column(name, pa.bool_())
 
 
 def choice(name: str, allowed: tuple[str, ...]) -> Column:
+    """One of these texts; any other is refused, when it is written and when it is read."""
+
     def checked(value: str) -> str:
         if value not in allowed:
             raise ValueError(f"{value!r} is none of {', '.join(allowed)}")
@@ -173,16 +232,27 @@ def choice(name: str, allowed: tuple[str, ...]) -> Column:
     return Column(name, pa.string(), encode=checked, decode=decode)
 
 
+def reason(name: str = "reason") -> tuple[Column, Column]:
+    """Why there is no value, or None: two columns, its text and the kind of `records.Reason`.
+
+    A plain text is of the kind "other". What is read is a `Reason` in any case.
+    """
+    kind = Column(f"{name}_kind", pa.string(), True, encode=_encode_kind, of=name)
+    return Column(name, pa.string(), True, join=_join_reason), kind
+
+
 def ids(name: str) -> Column:
+    """A tuple of whole numbers of 32 bits, such as token ids."""
     return Column(name, _list_of(pa.int32()), decode=_decode_ids)
 
 
 def texts(name: str) -> Column:
+    """A tuple of texts."""
     return Column(name, _list_of(pa.string()), decode=_decode_texts)
 
 
 def floats(name: str, *, unit: str, nullable: bool = False) -> Column:
-    """A row of float32 numbers, such as one for each token."""
+    """A float32 array of shape [T], such as one number for each token."""
     return Column(
         name,
         _list_of(pa.float32()),
@@ -195,24 +265,19 @@ def floats(name: str, *, unit: str, nullable: bool = False) -> Column:
     )
 
 
-def per_token(name: str, *, nullable: bool = False) -> Column:
-    return floats(name, unit="bits" if name.endswith("_bits") else "nats", nullable=nullable)
-
-
 def mapping(name: str) -> Column:
+    """A mapping of names to plain values, as JSON text with sorted keys."""
     return Column(name, pa.string(), encode=_encode_json, decode=_decode_json)
 
 
-def fraction(name: str, *, nullable: bool = True) -> Column:
-    return number(name, nullable=nullable, unit="fraction")
-
-
 def interval(name: str) -> Column:
+    """An `Interval` of fractions, or None."""
     ends = [pa.field(end, pa.float64(), nullable=False) for end in ("low", "high")]
     return Column(name, pa.struct(ends), True, "fraction", _encode_struct, _decode_interval)
 
 
 def sampling(name: str) -> Column:
+    """A `Sampling`, or None."""
     fields = [
         pa.field("temperature", pa.float64(), nullable=False),
         pa.field("top_p", pa.float64(), nullable=False),
@@ -225,4 +290,5 @@ def sampling(name: str) -> Column:
 
 
 def verdict(name: str) -> Column:
+    """A `Verdict`."""
     return Column(name, pa.string(), encode=_encode_verdict, decode=_decode_verdict)

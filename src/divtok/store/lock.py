@@ -24,7 +24,7 @@ from divtok.store.atomic import write_failure
 _OWNER_BYTES = 1000
 # An owner writes its name right after it got the lock; this is how long to wait for that.
 _OWNER_WAIT_SECONDS = 0.3
-# Windows locks the file's first byte against readers, too, so the name stands behind it.
+# Windows locks the file's first byte against readers, too, so the name is behind it.
 _NAME_START = 1
 
 

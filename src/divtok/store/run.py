@@ -12,13 +12,14 @@ import re
 import shutil
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from divtok.errors import StoreError, UsageError, did_you_mean
 from divtok.records import (
     Call,
     Chain,
     Confidence,
+    Counts,
     Evaluation,
     Grade,
     Problem,
@@ -29,7 +30,8 @@ from divtok.records import (
     Trace,
     Trajectory,
 )
-from divtok.store import atomic, schema
+from divtok.store import atomic, schema, shard_file, shards
+from divtok.store.layout import LAYOUT_NAME, Layout
 from divtok.store.lock import WriterLock
 from divtok.store.table import Table
 
@@ -43,27 +45,28 @@ _NOT_ON_WINDOWS = frozenset('<>:"|?*')
 _DEVICES = re.compile(r"(CON|PRN|AUX|NUL|(COM|LPT)\d) *(\..*)?", re.IGNORECASE)
 
 
+R = TypeVar("R")
+
+
 class Run:
-    """An existing run folder. Made by `Run.create_or_open` or `Run.open`."""
+    """An existing run folder. Made by `Run.create_or_open` or `Run.open`.
+
+    The core tables are attributes; any other is opened with `table`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = WriterLock(path / LOCK_FILE)
-        check = self._require_lock
-        self.problems: Table[Problem] = Table(path / "problems", schema.PROBLEMS, check)
-        self.trajectories: Table[Trajectory] = Table(
-            path / "trajectories", schema.TRAJECTORIES, check
-        )
-        self.calls: Table[Call] = Table(path / "calls", schema.CALLS, check)
-        self.grades: Table[Grade] = Table(path / "grades", schema.GRADES, check)
-        self.traces: Table[Trace] = Table(path / "traces", schema.TRACES, check)
-        self.replies: Table[Reply] = Table(path / "replies", schema.REPLIES, check)
-        self.chains: Table[Chain] = Table(path / "chains", schema.CHAINS, check)
-        self.readings: Table[Reading] = Table(path / "readings", schema.READINGS, check)
-        self.rewards: Table[StepRewards] = Table(path / "rewards", schema.REWARDS, check)
-        self.relevance: Table[Relevance] = Table(path / "relevance", schema.RELEVANCE, check)
-        self.confidences: Table[Confidence] = Table(path / "confidences", schema.CONFIDENCES, check)
-        self.evaluations: Table[Evaluation] = Table(path / "evaluations", schema.EVALUATIONS, check)
+        self._tables: dict[str, Table[Any]] = {}
+        # In the order in which the stages fill them.
+        self.problems: Table[Problem] = self.table(schema.PROBLEMS)
+        self.trajectories: Table[Trajectory] = self.table(schema.TRAJECTORIES)
+        self.calls: Table[Call] = self.table(schema.CALLS)
+        self.grades: Table[Grade] = self.table(schema.GRADES)
+        self.traces: Table[Trace] = self.table(schema.TRACES)
+        self.counts: Table[Counts] = self.table(schema.COUNTS)
+        self.confidences: Table[Confidence] = self.table(schema.CONFIDENCES)
+        self.evaluations: Table[Evaluation] = self.table(schema.EVALUATIONS)
 
     @classmethod
     def create_or_open(cls, path: Path) -> Run:
@@ -99,23 +102,42 @@ class Run:
         )
         raise StoreError(f"The run {path} {what}.", next_step=hint)
 
+    def table(self, layout: Layout[R]) -> Table[R]:
+        """The table of this layout, in the folder of its name; it need not exist yet."""
+        table = Table(self.path / layout.name, layout, self._require_lock)
+        known = self._tables.setdefault(layout.name, table)
+        same = known is table or known.layout.schema.equals(layout.schema, check_metadata=True)
+        if not same or layout.name == REPORT_FOLDER:
+            raise UsageError(
+                f"The name '{layout.name}' of a table is taken in every run.",
+                next_step="Give the table of the package that brings it another name.",
+            )
+        return known
+
     @property
     def tables(self) -> tuple[Table[Any], ...]:
-        """All tables, in the order in which the stages fill them."""
-        return (
-            self.problems,
-            self.trajectories,
-            self.calls,
-            self.grades,
-            self.replies,
-            self.traces,
-            self.chains,
-            self.readings,
-            self.rewards,
-            self.relevance,
-            self.confidences,
-            self.evaluations,
-        )
+        """The core tables, and then every other that was opened."""
+        return tuple(self._tables.values())
+
+    @property
+    def replies(self) -> Table[Reply]:
+        return self.table(schema.REPLIES)
+
+    @property
+    def chains(self) -> Table[Chain]:
+        return self.table(schema.CHAINS)
+
+    @property
+    def readings(self) -> Table[Reading]:
+        return self.table(schema.READINGS)
+
+    @property
+    def rewards(self) -> Table[StepRewards]:
+        return self.table(schema.REWARDS)
+
+    @property
+    def relevance(self) -> Table[Relevance]:
+        return self.table(schema.RELEVANCE)
 
     @property
     def report(self) -> Path:
@@ -128,9 +150,8 @@ class Run:
         self._lock.acquire()
         try:
             atomic.remove_orphans(self.path)
-            atomic.remove_orphans(self.report)
-            for table in self.tables:
-                table.remove_superseded()
+            for folder in self._folders():
+                shards.remove_superseded(folder)
             yield
         finally:
             self._lock.release()
@@ -163,6 +184,28 @@ class Run:
         text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
         atomic.write_text_atomically(self.path / MANIFEST_FILE, text + "\n")
 
+    def has_rows(self) -> bool:
+        """Whether any table has a row, whatever made it."""
+        return any(
+            shard_file.row_count(folder, shard)
+            for folder in self._folders()
+            for shard in shards.current(shards.all_shards(folder, strict=False))
+        )
+
+    def _folders(self) -> list[Path]:
+        """Those that may be a table's, of whatever package; a copy under another name is not."""
+        try:
+            return [
+                path
+                for path in sorted(self.path.iterdir())
+                if LAYOUT_NAME.fullmatch(path.name) and path.is_dir()
+            ]
+        except OSError as error:
+            raise StoreError(
+                f"Cannot list {self.path}: {error.strerror}.",
+                next_step="Check the disk and the folder's permissions, then run again.",
+            ) from error
+
     def _require_lock(self) -> None:
         if not self._lock.held:
             raise StoreError(
@@ -180,7 +223,7 @@ def check_or_write_manifest(
     later can add what it depends on. Needs the lock; call it before the first row is stored.
     """
     stored = run.manifest()
-    if stored is None and any(table.keys() for table in run.tables):
+    if stored is None and run.has_rows():
         raise StoreError(
             f"{run.path} holds rows but no {MANIFEST_FILE}, so what made them is not known.",
             next_step=f"Put {MANIFEST_FILE} back, or use another run name.",

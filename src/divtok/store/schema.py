@@ -1,27 +1,16 @@
-"""What a row of each table looks like: columns, units, key columns, and both conversions.
-
-Columns carry the names of the record's fields. Knows no file. The unit of a column stands in the
-Arrow field's metadata and, for readers that only see Parquet's own metadata, once more in the
-file's `divtok.units`; both are compared when a file is read, so bits are never taken for nats.
-"""
+"""What a row of each core table looks like. Columns carry the names of the record's fields."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Generic, TypeVar, get_args
+from typing import get_args
 
-import pyarrow as pa
-
-from divtok.errors import StoreError
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Call,
     CallPurpose,
     Chain,
     Confidence,
+    Counts,
     Evaluation,
     FinishReason,
     Grade,
@@ -36,10 +25,6 @@ from divtok.records import (
     Trajectory,
 )
 from divtok.store.columns import (
-    ArrowColumn,
-    ArrowField,
-    ArrowSchema,
-    ArrowTable,
     Column,
     choice,
     flag,
@@ -49,133 +34,19 @@ from divtok.store.columns import (
     interval,
     mapping,
     number,
-    per_token,
+    reason,
     sampling,
     text,
     texts,
     verdict,
     whole,
 )
-
-SCHEMA_VERSION = 1
-
-R = TypeVar("R")
-Key = tuple[str, ...]
+from divtok.store.layout import Key as Key
+from divtok.store.layout import Layout as Layout
 
 
-@dataclass(frozen=True)
-class Layout(Generic[R]):
-    """A table's name, key columns and columns, and the way from records to Arrow and back."""
-
-    name: str
-    record: Callable[..., R]
-    key: tuple[str, ...]
-    columns: tuple[Column, ...]
-
-    @cached_property
-    def schema(self) -> ArrowSchema:
-        units = {column.name: column.unit for column in self.columns if column.unit}
-        metadata = {
-            "divtok.table": self.name,
-            "divtok.schema_version": str(SCHEMA_VERSION),
-            "divtok.units": json.dumps(units, sort_keys=True),
-        }
-        return pa.schema([column.field() for column in self.columns], metadata=metadata)
-
-    @property
-    def repetitive(self) -> list[str]:
-        """The columns for which a dictionary of their values is worth while."""
-        return [column.name for column in self.columns if column.repetitive]
-
-    def key_of(self, record: R) -> Key:
-        encoders = {column.name: column.encode for column in self.columns}
-        return tuple(encoders[name](getattr(record, name)) for name in self.key)
-
-    def to_arrow(self, records: Sequence[R]) -> ArrowTable:
-        arrays = [self._column_array(column, records) for column in self.columns]
-        return pa.Table.from_arrays(arrays, schema=self.schema)
-
-    def from_arrow(self, table: ArrowTable) -> list[R]:
-        """Records in row order; a `ValueError` where a stored value is none of ours."""
-        columns = [column.decode(table.column(column.name)) for column in self.columns]
-        names = [column.name for column in self.columns]
-        return [
-            self.record(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
-        ]
-
-    def differences(self, found: ArrowSchema) -> list[str]:
-        """How a file's schema departs from this one; empty where the file can be read.
-
-        A file of an earlier version may lack optional columns and require what is optional now.
-        """
-        ours = self._as_in(found.names)
-        if _tags(found) != _tags(ours):
-            stored, expected = _tags(found), _tags(ours)
-            return [
-                f"{name} is {stored.get(name, 'absent')}, expected {expected.get(name, 'absent')}"
-                for name in sorted(stored.keys() | expected.keys())
-                if stored.get(name) != expected.get(name)
-            ]
-        if found.names != ours.names:
-            return [f"columns are {found.names}, expected {ours.names}"]
-        return [
-            f"column {mine.name} is {_describe(theirs)}, expected {_describe(mine)}"
-            for theirs, mine in zip(found, ours, strict=True)
-            if _describe(theirs) not in (_describe(mine), _describe(mine.with_nullable(False)))
-        ]
-
-    def completed(self, table: ArrowTable, names: Sequence[str] | None = None) -> ArrowTable:
-        """The columns of these names, or all, in the layout's present schema.
-
-        Optional ones that an earlier version did not write are added, empty.
-        """
-        wanted = [c for c in self.columns if names is None or c.name in names]
-        for column in wanted:
-            if column.nullable and column.name not in table.column_names:
-                table = table.append_column(column.field(), pa.nulls(len(table), column.type))
-        schema = pa.schema([c.field() for c in wanted], metadata=self.schema.metadata)
-        return table.select(schema.names).cast(schema)
-
-    def _as_in(self, names: Sequence[str]) -> ArrowSchema:
-        """This schema without the optional columns that are not among the names."""
-        columns = [c for c in self.columns if not c.nullable or c.name in names]
-        return Layout(self.name, self.record, self.key, tuple(columns)).schema
-
-    def _column_array(self, column: Column, records: Sequence[R]) -> ArrowColumn:
-        values = [getattr(record, column.name) for record in records]
-        try:
-            return column.array(values)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            culprit = _first_failing(column, values)
-            raise StoreError(
-                f"A row cannot be stored in {self.name}: column {column.name}, "
-                f"row {culprit} of this batch: {error}",
-                next_step="Nothing of this batch was written; correct the row and run again.",
-            ) from error
-
-
-def _tags(schema: ArrowSchema) -> dict[str, str]:
-    metadata: Mapping[bytes, bytes] = schema.metadata or {}
-    return {
-        name.decode(): value.decode()
-        for name, value in metadata.items()
-        if name.startswith(b"divtok.")
-    }
-
-
-def _describe(field: ArrowField) -> str:
-    unit = (field.metadata or {}).get(b"unit", b"").decode()
-    optional = "optional" if field.nullable else "required"
-    return f"{optional} {field.type}" + (f" in {unit}" if unit else "")
-
-
-def _first_failing(column: Column, values: Sequence[Any]) -> int | str:
-    for index, value in enumerate(values):
-        try:
-            column.array([value])
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            return index
-    return "unknown"
+def _per_token(name: str, *, nullable: bool = False) -> Column:
+    return floats(name, unit="bits" if name.endswith("_bits") else "nats", nullable=nullable)
 
 
 PROBLEMS = Layout(
@@ -202,7 +73,7 @@ TRAJECTORIES = Layout(
         text("protocol"),
         sampling("sampling"),
         flag("retokenized"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -221,7 +92,7 @@ CALLS = Layout(
         whole("completion_tokens", nullable=True),
         number("cost", nullable=True),
         number("seconds", unit="seconds"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -233,9 +104,9 @@ GRADES = Layout(
         text("key"),
         text("extracted", nullable=True),
         verdict("verdict"),
-        text("reason", nullable=True),
-        whole("answer_start", nullable=True),
-        whole("answer_stop", nullable=True),
+        *reason(),
+        whole("answer_start", nullable=True, unit="characters"),
+        whole("answer_stop", nullable=True, unit="characters"),
     ),
 )
 
@@ -247,7 +118,7 @@ TRACES = Layout(
         text("key"),
         text("p"),
         text("q"),
-        *(per_token(name) for name in PER_TOKEN_FIELDS),
+        *(_per_token(name) for name in PER_TOKEN_FIELDS),
         whole("answer_start", nullable=True),
         whole("answer_stop", nullable=True),
         whole("turn_end"),
@@ -256,9 +127,9 @@ TRACES = Layout(
         flag("exact"),
         flag("retokenized"),
         choice("status", get_args(TraceStatus)),
-        text("reason", nullable=True),
-        per_token("jsd_low_bits", nullable=True),
-        per_token("jsd_high_bits", nullable=True),
+        *reason(),
+        _per_token("jsd_low_bits", nullable=True),
+        _per_token("jsd_high_bits", nullable=True),
     ),
 )
 
@@ -272,7 +143,7 @@ REPLIES = Layout(
         ids("token_ids"),
         text("text"),
         choice("finish_reason", get_args(FinishReason)),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -285,7 +156,7 @@ CHAINS = Layout(
         text("model"),
         ids("tokens"),
         ids("similar"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -298,7 +169,7 @@ READINGS = Layout(
         text("model"),
         choice("kind", get_args(ReadingKind)),
         floats("logprob", unit="nats"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -310,7 +181,7 @@ REWARDS = Layout(
         text("key"),
         text("model"),
         floats("rewards", unit="fraction"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -322,7 +193,7 @@ RELEVANCE = Layout(
         text("key"),
         text("source"),
         floats("weights", unit="weight"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 
@@ -335,9 +206,24 @@ CONFIDENCES = Layout(
         text("estimator"),
         mapping("params"),
         number("value", nullable=True),
-        text("reason", nullable=True),
+        *reason(),
         number("low", nullable=True),
         number("high", nullable=True),
+    ),
+)
+
+COUNTS = Layout(
+    "counts",
+    Counts,
+    ("key",),
+    (
+        text("key"),
+        text("p"),
+        text("q"),
+        number("theta"),
+        *(whole(name, nullable=True, unit="tokens") for name in ("count", "low", "high")),
+        whole("length", unit="tokens"),
+        whole("reasoning", unit="tokens"),
     ),
 )
 
@@ -362,6 +248,6 @@ EVALUATIONS = Layout(
         whole("excluded"),
         mapping("excluded_by"),
         whole("clipped"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
