@@ -208,7 +208,7 @@ def bigram_reader(name: str, table: Any, letters: str, context_length: int | Non
 
     logits = torch.as_tensor(table, dtype=torch.float32)
 
-    def trunk(pack: Any) -> Any:
+    def trunk(pack: Any, sinks: Any = ()) -> Any:
         return logits[torch.from_numpy(pack.ids)]
 
     return Reader(

@@ -32,16 +32,15 @@ ORDER = """
     packed
     problems families
     protocols endpoints models
-    divergences fill
+    fill
     store
+    divergences
     section strict_yaml
     registry progress json_lines memory
     records errors
 """
 LEVEL = {
-    room: level
-    for level, line in enumerate(reversed(ORDER.split("\n")))
-    for room in line.split()
+    room: level for level, line in enumerate(reversed(ORDER.split("\n"))) for room in line.split()
 }
 
 

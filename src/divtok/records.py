@@ -36,10 +36,6 @@ PER_TOKEN_FIELDS = (
     "kl_qp",
 )
 
-# What estimators may need beside a trace; each is one of the records below. Gathering them costs
-# other models or further answers, so a run gathers only what its estimators name.
-EVIDENCE = ("chain", "base", "projected", "sampled", "rewards", "statement", "relevance")
-
 # The kind of a grade's reason where there is no gold answer to compare a response with.
 GOLD_MISSING = "gold_missing"
 
@@ -305,22 +301,6 @@ class Relevance:
     source: str
     weights: FloatArray
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was gathered about one trajectory beside its trace; None where it was not.
-
-    The names of its fields are `EVIDENCE`.
-    """
-
-    chain: Chain | None = None
-    base: Reading | None = None
-    projected: Reading | None = None
-    sampled: Reading | None = None
-    rewards: StepRewards | None = None
-    statement: Statement | None = None
-    relevance: Relevance | None = None
 
 
 @dataclass(frozen=True, slots=True)

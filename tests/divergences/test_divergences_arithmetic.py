@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from trace_samples import naive_jsd_bits
 
-from divtok.errors import DataError, UsageError
 from divtok.divergences.arithmetic import jsd_bits
+from divtok.errors import DataError, UsageError
 
 INF = float("inf")
 

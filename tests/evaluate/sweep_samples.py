@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
-from divtok.evaluate.sweep.counts import FIELDS, Counted, Divergence, count_above, stored_thetas
+from divtok.evaluate.sweep.counts import Counted, count_above
 from divtok.records import Trace
 from divtok.score.estimators.dtc import dtc_lin, dtc_prod
 from divtok.score.estimators.likelihood import mean_prob
@@ -21,8 +22,9 @@ def random_trace(rng: np.random.Generator, *, answer: bool = True) -> Trace:
     """5 to 40 tokens; divergences are hundredths, so that many are a theta of the grid."""
     length = int(rng.integers(5, 41))
     jsd = (rng.integers(0, 101, length) / 100).astype(np.float32)
+    kl = DIVERGENCES.get("kl_pq")
     # Whole fiftieths of a bit, in the same float32 nats that a theta of the KL grid becomes.
-    forward, reverse = (stored_thetas(rng.integers(0, 350, length) / 50, "kl_pq") for _ in "pq")
+    forward, reverse = (kl.stored_thetas(rng.integers(0, 350, length) / 50) for _ in "pq")
     start = int(rng.integers(0, length - 2))
     values: dict[str, Any] = {
         "logprob_p": -rng.exponential(0.2, length).astype(np.float32),
@@ -48,15 +50,16 @@ def random_trace(rng: np.random.Generator, *, answer: bool = True) -> Trace:
 def counted_of(
     traces: Sequence[Trace],
     correct: Sequence[bool],
-    grids: Mapping[Divergence, Sequence[float]],
+    grids: Mapping[str, Sequence[float]],
 ) -> Counted:
     masks = [trace.reasoning() for trace in traces]
     row = np.repeat(np.arange(len(traces)), np.array([mask.sum() for mask in masks], dtype=int))
     counts = {}
     for name, grid in grids.items():
-        kept = [getattr(t, FIELDS[name])[mask] for t, mask in zip(traces, masks, strict=True)]
+        kind = DIVERGENCES.get(name)
+        kept = [getattr(t, kind.column)[mask] for t, mask in zip(traces, masks, strict=True)]
         values = np.concatenate([np.empty(0, np.float32), *kept])
-        counts[name] = count_above(values, row, len(traces), stored_thetas(grid, name))
+        counts[name] = count_above(values, row, len(traces), kind.stored_thetas(grid))
     return Counted(
         benchmark="bench",
         generator="gen",
@@ -84,24 +87,24 @@ def plain_figures(
     return float(np.mean(gaps)), float(ranks.mean())
 
 
-def as_jsd(trace: Trace, divergence: Divergence) -> Trace:
+def as_jsd(trace: Trace, divergence: str) -> Trace:
     """The trace with another divergence where the estimators look for the JSD."""
-    return dataclasses.replace(trace, jsd_bits=getattr(trace, FIELDS[divergence]))
+    return dataclasses.replace(trace, jsd_bits=getattr(trace, DIVERGENCES.get(divergence).column))
 
 
-def in_stored_unit(theta: float, divergence: Divergence) -> float:
+def in_stored_unit(theta: float, divergence: str) -> float:
     return theta if divergence == "jsd" else theta * math.log(2)
 
 
 def plain_lin(
-    traces: Sequence[Trace], theta: float, n: int, divergence: Divergence = "jsd", **ends: float
+    traces: Sequence[Trace], theta: float, n: int, divergence: str = "jsd", **ends: float
 ) -> list[float]:
     at = in_stored_unit(theta, divergence)
     return [dtc_lin(as_jsd(trace, divergence), theta=at, n=n, **ends) for trace in traces]
 
 
 def plain_prod(
-    traces: Sequence[Trace], theta: float, k: int, divergence: Divergence = "jsd"
+    traces: Sequence[Trace], theta: float, k: int, divergence: str = "jsd"
 ) -> list[float]:
     at = in_stored_unit(theta, divergence)
     return [dtc_prod(as_jsd(trace, divergence), theta=at, k=k) for trace in traces]

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divtok.errors import DataError
-from divtok.evaluate.certified import Certified, certified, count_bounds
-from divtok.records import PER_TOKEN_FIELDS, Trace
+from divtok.evaluate.certified import Certified, certified
+from divtok.records import PER_TOKEN_FIELDS, Counts, Trace
 from divtok.score.estimators.dtc import divergent_count
+from divtok.score.facts import count_trace
 
 
 def bounded(low: Any, high: Any, **changes: Any) -> Trace:
@@ -37,13 +38,22 @@ def bounded(low: Any, high: Any, **changes: Any) -> Trace:
     return Trace(**(fields | arrays | changes))
 
 
+def counts_of(trace: Trace, theta: float = 0.5) -> Counts:
+    return count_trace(trace, theta=theta, band_bits=0.0)
+
+
+def count_bounds(trace: Trace, *, theta: float) -> tuple[int | None, int | None]:
+    counts = counts_of(trace, theta)
+    return counts.low, counts.high
+
+
 # Certainly divergent, certainly not, open, open.
 FOUR = bounded([0.6, 0.1, 0.4, 0.2], [0.8, 0.3, 0.9, 0.7])
 
 
 def test_one_trace_by_hand() -> None:
     assert count_bounds(FOUR, theta=0.5) == (1, 3)
-    assert certified([("g", FOUR)], theta=0.5) == [
+    assert certified([("g", counts_of(FOUR))], theta=0.5) == [
         Certified(
             generator="g",
             p="p",
@@ -57,7 +67,7 @@ def test_one_trace_by_hand() -> None:
             largest_open=2,
         )
     ]
-    assert certified([("g", FOUR)], theta=0.5)[0].share == 0.5
+    assert certified([("g", counts_of(FOUR))], theta=0.5)[0].share == 0.5
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,7 @@ def test_a_bound_at_theta_is_not_above_it() -> None:
 def test_answer_and_turn_end_are_left_out() -> None:
     trace = bounded([0.9] * 6, [1.0] * 6, answer_start=1, answer_stop=3, turn_end=5)
     assert count_bounds(trace, theta=0.5) == (3, 3)
-    (found,) = certified([("g", trace)], theta=0.5)
+    (found,) = certified([("g", counts_of(trace))], theta=0.5)
     assert (found.tokens, found.divergent, found.open) == (3, 3, 0)
     assert (found.trajectories, found.trajectories_certain, found.share) == (1, 1, 1.0)
 
@@ -98,7 +108,7 @@ def test_each_generator_and_pair_is_counted_apart_in_order_of_appearance() -> No
         ("b", replace(sure, p="other")),
         ("a", bounded([0.0] * 3, [1.0] * 3)),
     ]
-    found = certified(iter(rows), theta=0.5)
+    found = certified(((g, counts_of(t)) for g, t in rows), theta=0.5)
     assert [(c.generator, c.p, c.q) for c in found] == [
         ("b", "p", "q"),
         ("a", "p", "q"),
@@ -115,27 +125,26 @@ def test_each_generator_and_pair_is_counted_apart_in_order_of_appearance() -> No
 
 def test_without_reasoning_tokens_there_is_no_share() -> None:
     bare = bounded([0.0, 0.0], [1.0, 1.0], answer_start=0, answer_stop=2)
-    (found,) = certified([("g", bare)], theta=0.5)
+    (found,) = certified([("g", counts_of(bare))], theta=0.5)
     assert (found.tokens, found.divergent, found.open, found.share) == (0, 0, 0, None)
     assert (found.trajectories, found.trajectories_certain, found.largest_open) == (1, 1, 0)
     assert count_bounds(bare, theta=0.5) == (0, 0)
 
 
-def test_traces_without_numbers_are_passed_over() -> None:
-    failed = bounded([], [], status="failed", jsd_low_bits=None, jsd_high_bits=None)
-    assert certified([("g", failed)], theta=0.5) == []
+def test_exact_traces_are_passed_over() -> None:
+    exact = replace(FOUR, exact=True, jsd_low_bits=None, jsd_high_bits=None)
+    assert certified([("g", counts_of(exact))], theta=0.5) == []
     assert certified([], theta=0.5) == []
-    (found,) = certified([("g", failed), ("g", FOUR)], theta=0.5)
+    (found,) = certified([("g", counts_of(exact)), ("g", counts_of(FOUR))], theta=0.5)
     assert found.trajectories == 1
 
 
 @pytest.mark.parametrize("missing", ["jsd_low_bits", "jsd_high_bits"])
 def test_a_trace_without_bounds_is_named(missing: str) -> None:
+    """It is not exact, so it may not be passed over as if it were."""
     trace = replace(FOUR, key="the-key", **{missing: None})
-    with pytest.raises(DataError, match="the-key has no bounds"):
-        count_bounds(trace, theta=0.5)
-    with pytest.raises(DataError, match="the-key has no bounds"):
-        certified([("g", trace)], theta=0.5)
+    with pytest.raises(DataError, match="the-key is not exact, but has no bounds"):
+        counts_of(trace)
 
 
 ends_of_tokens = st.lists(
@@ -151,6 +160,8 @@ def test_every_count_that_the_bounds_allow_lies_between_them(
     low, high = [a for a, _ in ends], [b for _, b in ends]
     trace = bounded(low, high, turn_end=min(turn_end, len(ends)))
     least, most = count_bounds(trace, theta=theta)
+    assert least is not None
+    assert most is not None
     picks = [data.draw(st.sampled_from(pair)) for pair in ends]
     for divergences in (picks, trace.jsd_bits):
         known = replace(trace, jsd_bits=np.array(divergences, dtype=np.float32))

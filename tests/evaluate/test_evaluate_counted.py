@@ -10,29 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_samples import as_jsd, counted_of, in_stored_unit, random_trace
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.sweep.counts import (
-    DIVERGENCES,
-    JSD_GRID,
-    KL_GRID,
-    checked_grid,
-    count_above,
-    default_grids,
-    stored_thetas,
-)
+from divtok.evaluate.sweep.counts import checked_grid, count_above, grids_with
 from divtok.score.estimators.dtc import divergent_count
 
-
-def test_grids_are_the_decimals_they_are_written_as():
-    assert (len(JSD_GRID), JSD_GRID[0], JSD_GRID[69], JSD_GRID[-1]) == (99, 0.01, 0.7, 0.99)
-    assert (len(KL_GRID), KL_GRID[0], KL_GRID[14], KL_GRID[-1]) == (300, 0.02, 0.3, 6.0)
-    assert default_grids() == {"jsd": JSD_GRID, "kl_pq": KL_GRID, "kl_qp": KL_GRID}
-    assert tuple(default_grids()) == DIVERGENCES
+NAMES = ("jsd", "kl_pq", "kl_qp")  # those that every trace has
+GRIDS = {name: DIVERGENCES.get(name).grid for name in NAMES}
+JSD_GRID, KL_GRID, _ = GRIDS.values()
 
 
-def test_a_kl_theta_of_one_bit_is_ln_2_nats():
-    assert stored_thetas([1.0], "kl_pq").tolist() == [np.float32(math.log(2))]
-    assert stored_thetas([1.0], "jsd").tolist() == [1.0]
+def stored_thetas(thetas):
+    return DIVERGENCES.get("jsd").stored_thetas(thetas)
+
+
+def test_a_runs_own_theta_is_on_the_grid_of_the_jsd():
+    grids = grids_with(0.123, NAMES)
+    assert list(grids) == list(NAMES)
+    assert grids["jsd"] == tuple(sorted((0.123, *JSD_GRID)))
+    assert grids["kl_pq"] == grids["kl_qp"] == KL_GRID  # theta is a threshold of the JSD
+    assert grids_with(0.1 * 3, NAMES) == GRIDS  # 0.3 up to rounding
+    assert grids_with(0.123, ["kl_qp"]) == {"kl_qp": KL_GRID}
 
 
 def test_a_value_at_theta_is_not_above_it():
@@ -45,7 +43,8 @@ def test_a_value_at_theta_is_not_above_it():
 @settings(deadline=None)
 @given(
     values=st.lists(
-        st.floats(0, 8, width=32) | st.sampled_from(stored_thetas(JSD_GRID).tolist()), max_size=40
+        st.floats(0, 8, width=32) | st.sampled_from(stored_thetas(JSD_GRID).tolist()),
+        max_size=40,
     ),
     thetas=st.lists(st.sampled_from((0.0, *JSD_GRID, *KL_GRID)), min_size=1, unique=True),
     seed=st.integers(0, 10),
@@ -58,17 +57,17 @@ def test_counts_are_those_of_comparing_each_value_with_each_theta(values, thetas
     assert count_above(array, row, 4, grid).tolist() == expected
 
 
-def test_a_divergence_that_is_no_number_is_refused():
+def test_a_divergence_that_is_not_a_number_is_refused():
     values = np.array([0.1, np.nan], dtype=np.float32)
     with pytest.raises(DataError, match="response 7 is not a number"):
         count_above(values, np.array([0, 7]), 8, stored_thetas([0.5]))
 
 
-@pytest.mark.parametrize("divergence", DIVERGENCES)
+@pytest.mark.parametrize("divergence", NAMES)
 def test_counts_are_those_that_scoring_compares(divergence):
     rng = np.random.default_rng(3)
     traces = [random_trace(rng, answer=bool(i % 3)) for i in range(12)]
-    grid = default_grids()[divergence]
+    grid = GRIDS[divergence]
     found = counted_of(traces, [True] * 12, {divergence: grid})
     assert len(found) == 12
     for theta in grid[::7]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.fit import PAPER_GRID, ThetaPoint, counts_by_theta, fit_theta
+from divtok.evaluate.fit import PAPER_GRID, ThetaPoint, fit_theta
 from divtok.evaluate.fit import _lowest as lowest
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import balanced_draws
@@ -41,9 +43,16 @@ def test_grid_is_every_twentieth():
     assert PAPER_GRID[-1] == 0.95
 
 
+def counts_by_theta(one, thetas):
+    """What fitting counts in a trace at each theta: the mean over it as right and as wrong."""
+    fit = fit_theta([(one, True), (one, False)], grid=thetas)
+    assert [point.theta for point in fit.curve] == list(thetas)
+    return [point.mean_count for point in fit.curve]
+
+
 def test_counts_are_strictly_above_and_over_the_reasoning_only():
     one = trace([0.5, 0.5001, 0.9, 0.95, 0.99], answer=(3, 4), turn_end=4)
-    assert counts_by_theta([one], [0.4, 0.5, 0.9]).tolist() == [[3, 2, 0]]
+    assert counts_by_theta(one, [0.4, 0.5, 0.9]) == [3, 2, 0]
 
 
 @settings(deadline=None)
@@ -51,18 +60,16 @@ def test_counts_are_strictly_above_and_over_the_reasoning_only():
 def test_counts_equal_one_by_one_counting(jsd, theta):
     one = trace(jsd)
     expected = int((one.jsd_bits[one.reasoning()] > theta).sum())
-    assert counts_by_theta([one], [theta]).tolist() == [[expected]]
+    assert counts_by_theta(one, [theta]) == [expected]
 
 
 def _separable():
     """Wrong answers have twelve tokens at 0.6 bits, right ones twelve at 0.3."""
-    traces = [trace([0.6] * 12 if wrong else [0.3] * 12) for wrong in (False, True) * 10]
-    return traces, [True, False] * 10
+    return [(trace([0.3] * 12 if right else [0.6] * 12), right) for right in (True, False) * 10]
 
 
 def test_fit_picks_the_middle_of_the_best_run():
-    traces, correct = _separable()
-    fit = fit_theta(traces, correct)
+    fit = fit_theta(_separable())
     by_theta = {p.theta: p for p in fit.curve}
     # From 0.30 to 0.55 right answers have confidence 0.95 and wrong ones 0.05.
     for theta in (0.3, 0.4, 0.55):
@@ -82,7 +89,7 @@ def test_curve_equals_scoring_each_response():
     traces = [trace(rng.random(40)) for _ in range(30)]
     correct = (rng.random(30) < 0.4).tolist()
     right = np.array(correct)
-    fit = fit_theta(traces, correct, grid=[0.7, 0.8])
+    fit = fit_theta(zip(traces, correct, strict=True), grid=[0.7, 0.8])
     for point in fit.curve:
         confidence = np.array([dtc_lin(t, theta=point.theta) for t in traces])
         draws = balanced_draws(right)
@@ -93,14 +100,31 @@ def test_curve_equals_scoring_each_response():
 
 
 def test_responses_without_trace_or_grade_are_counted():
-    traces, correct = _separable()
-    fit = fit_theta([*traces, trace([], status="too_long"), trace([0.1])], [*correct, True, None])
+    unusable = [(trace([], status="too_long"), True), (trace([0.1]), None)]
+    fit = fit_theta([*_separable(), *unusable])
     assert (fit.n, fit.excluded) == (20, 2)
+    assert fit.curve == fit_theta(_separable()).curve
+
+
+def test_traces_are_let_go_as_they_are_counted():
+    """A run's traces may be larger than memory."""
+    seen = []
+
+    def outcomes():
+        for right in (True, False) * 10:
+            one = trace([0.3] * 12 if right else [0.6] * 12)
+            # The one that was just counted may still be there.
+            assert sum(array() is not None for array in seen) <= 1
+            seen.append(weakref.ref(one.jsd_bits))
+            yield one, right
+            del one
+
+    assert fit_theta(outcomes()) == fit_theta(_separable())
+    assert len(seen) == 20
 
 
 def test_a_choice_at_the_end_of_the_grid_is_flagged():
-    traces, correct = _separable()
-    assert fit_theta(traces, correct, grid=[0.5, 0.7]).at_edge
+    assert fit_theta(_separable(), grid=[0.5, 0.7]).at_edge
 
 
 @pytest.mark.parametrize(
@@ -120,13 +144,13 @@ def test_ties(eces, chosen):
 
 
 def test_bad_inputs_are_refused():
-    traces, correct = _separable()
-    with pytest.raises(DataError, match="both kinds"):
-        fit_theta(traces, [True] * 20)
-    with pytest.raises(DataError, match="19 outcomes"):
-        fit_theta(traces, correct[:-1])
+    separable = _separable()
+    with pytest.raises(DataError, match=r"of 20 usable responses 20 are correct.*both kinds"):
+        fit_theta((one, True) for one, _ in separable)
+    with pytest.raises(DataError, match=r"of 0 usable responses 0 are correct.*both kinds"):
+        fit_theta([])
     with pytest.raises(UsageError, match="dtc_linn"):
-        fit_theta(traces, correct, objective="dtc_linn")
+        fit_theta(separable, objective="dtc_linn")
     for grid in ([], [0.5, 0.5], [0.5, 0.4], [float("nan")], [1.2]):
         with pytest.raises(UsageError, match="rising"):
-            fit_theta(traces, correct, grid=grid)
+            fit_theta(separable, grid=grid)

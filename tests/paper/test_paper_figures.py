@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from divtok.score.dtc import divergent_count, dtc_lin, dtc_prod
 from paper_samples import (
     Response,
     balanced_figures,
@@ -33,7 +34,6 @@ from divtok.report.bars import BarsDisplay
 from divtok.report.figures import ReliabilityDisplay
 from divtok.report.maps import MapsDisplay
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
-from divtok.score.dtc import divergent_count, dtc_lin, dtc_prod
 from tests.report.figure_checks import assert_tidy, drawn, panels
 
 SMALL, MIDDLE, LARGE = (f"divtok/tiny-{size}" for size in ("0.5m", "0.9m", "1.6m"))

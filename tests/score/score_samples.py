@@ -10,7 +10,6 @@ import numpy.typing as npt
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Chain,
-    Evidence,
     Reading,
     Relevance,
     Statement,
@@ -61,12 +60,12 @@ def numbers(*values: float) -> npt.NDArray[np.float32]:
 
 
 # For a trace of three tokens, whose answer is the last.
-EVIDENCE_OF_ALL_KINDS = Evidence(
-    chain=Chain("k", "p", (0, 2), (2,)),
-    base=Reading("k", "base", "base_chat", numbers(-0.1, -0.2, -0.3)),
-    projected=Reading("k", "base", "projected", numbers(-0.3, -0.2, -0.1)),
-    sampled=Reading("k", "g", "sampled", numbers(-0.2, -0.4, 0.0)),
-    rewards=StepRewards("k", "prm", numbers(0.25, 0.5, 0.75)),
-    statement=Statement(0.75),
-    relevance=Relevance("k", "file", numbers(0.5, 0.0, 0.5)),
-)
+EVIDENCE_OF_ALL_KINDS: dict[str, Any] = {
+    "chain": Chain("k", "p", (0, 2), (2,)),
+    "base": Reading("k", "base", "base_chat", numbers(-0.1, -0.2, -0.3)),
+    "projected": Reading("k", "base", "projected", numbers(-0.3, -0.2, -0.1)),
+    "sampled": Reading("k", "g", "sampled", numbers(-0.2, -0.4, 0.0)),
+    "rewards": StepRewards("k", "prm", numbers(0.25, 0.5, 0.75)),
+    "statement": Statement(0.75),
+    "relevance": Relevance("k", "file", numbers(0.5, 0.0, 0.5)),
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +14,14 @@ from score_samples import EVIDENCE_OF_ALL_KINDS, make_trace, numbers
 
 from divtok.errors import DataError, DivtokError
 from divtok.generate.chat_answer import read_answer
-from divtok.records import Confidence, Evidence, Reading, Scalar, Statement, Trace
-from divtok.score import (ESTIMATORS, Estimator, bind_parameters, score_evidence)
-from divtok.score import registry as estimator
-from divtok.score.registry import score_trace
+from divtok.records import Confidence, Reading, Reason, Scalar, Statement, Trace
+from divtok.score.facts import FACTS, count_trace
+from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters, estimator
+from divtok.score.scoring import score_evidence, score_trace
 
 GIVEN: dict[str, Scalar] = {"theta": 0.5, "n": 10, "a": 0.95, "b": 0.05, "k": 4}
 GIVEN |= {"c_global": 0.5}
-DIVERGENCE_BASED = ("count", "dtc_lin", "dtc_prod", "length", "ratio", "verbalized_dtc")
+DIVERGENCE_BASED = ("dtc_lin", "dtc_prod", "verbalized_dtc")
 EXACT_ONLY = ("entropy",)
 
 
@@ -35,12 +36,19 @@ def bounded(
     return make_trace(ends.mean(axis=0, dtype=np.float64), prob=prob, **(fields | changes))
 
 
-NOTHING = Evidence()
-
-
-def scored(name: str, trace: Trace | None, evidence: Evidence = NOTHING) -> Confidence:
+def scored(name: str, trace: Trace | None, evidence: Mapping[str, Any] | None = None) -> Confidence:
     spec = ESTIMATORS.get(name)
-    return score_evidence(spec, "k", trace, evidence, bind_parameters(spec, GIVEN))
+    return score_evidence(spec, "k", trace, evidence or {}, bind_parameters(spec, GIVEN))
+
+
+def ranks(name: str, trace: Trace, theta: float = 0.5) -> tuple[float, float, float]:
+    """A fact's rank where as many tokens are divergent as the bounds allow, as found, as few."""
+    counts, rank = count_trace(trace, theta=theta, band_bits=0.0), FACTS[name].rank
+    assert counts.low is not None
+    assert counts.high is not None
+    ends = (counts.high, counts.count, counts.low)
+    most, found, least = (rank(replace(counts, count=count)) for count in ends)
+    return most, found, least
 
 
 def ends(found: Confidence) -> tuple[float | None, float | None, float | None]:
@@ -55,35 +63,49 @@ FOUR = bounded(LOW, HIGH, prob=[0.5] * 4)  # counts: at least 1, at most 3, by t
 @pytest.mark.parametrize(
     ("name", "low", "value", "high"),
     [
-        ("count", -3.0, -2.0, -1.0),
-        ("ratio", -0.75, -0.5, -0.25),
-        ("length", -4.0, -4.0, -4.0),
         ("dtc_lin", 0.95 - 0.27, 0.95 - 0.18, 0.95 - 0.09),
         ("dtc_prod", 0.5**7, 0.5**6, 0.5**5),
         ("verbalized_dtc", 0.5**7, 0.5**6, 0.5**5),
     ],
 )
 def test_value_and_bounds_worked_by_hand(name: str, low: float, value: float, high: float) -> None:
-    found = scored(name, FOUR, Evidence(statement=Statement(0.5)))
+    found = scored(name, FOUR, {"statement": Statement(0.5)})
     assert ends(found) == pytest.approx((low, value, high), rel=1e-6)
     assert found.reason is None
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "value", "high"),
+    [
+        ("count", -3.0, -2.0, -1.0),
+        ("ratio", -0.75, -0.5, -0.25),
+        ("length", -4.0, -4.0, -4.0),
+    ],
+)
+def test_facts_and_their_bounds_worked_by_hand(
+    name: str, low: float, value: float, high: float
+) -> None:
+    assert ranks(name, FOUR) == (low, value, high)
+
+
 def test_answer_and_turn_end_count_in_no_bound() -> None:
     trace = bounded([0.9] * 6, [1.0] * 6, answer=(1, 3), turn_end=4)
-    assert ends(scored("count", trace)) == (-2.0, -2.0, -2.0)
-    assert ends(scored("ratio", trace)) == (-1.0, -1.0, -1.0)
-    assert ends(scored("length", trace)) == (-6.0, -6.0, -6.0)
+    assert ranks("count", trace) == (-2.0, -2.0, -2.0)
+    assert ranks("ratio", trace) == (-1.0, -1.0, -1.0)
+    assert ranks("length", trace) == (-6.0, -6.0, -6.0)
+    assert ends(scored("dtc_lin", trace)) == (pytest.approx(0.95 - 0.18),) * 3
     bare = bounded([0.9], [1.0], answer=(0, 1))
-    assert ends(scored("ratio", bare)) == (0.0, 0.0, 0.0)
+    assert ranks("ratio", bare) == (0.0, 0.0, 0.0)
 
 
 def test_a_bound_at_theta_itself_is_not_above_it() -> None:
     theta = float(np.float32(0.7))  # 0.7 in float32 is below 0.7 in float64
-    spec = ESTIMATORS.get("count")
+    spec = ESTIMATORS.get("dtc_lin")
     trace = bounded([0.7], [0.7])
     for limit in (0.7, theta):
-        assert ends(score_evidence(spec, "k", trace, NOTHING, {"theta": limit})) == (0, 0, 0)
+        assert ranks("count", trace, limit) == (0, 0, 0)
+        parameters = bind_parameters(spec, {"theta": limit})
+        assert ends(score_evidence(spec, "k", trace, {}, parameters)) == (0.95, 0.95, 0.95)
 
 
 def test_saturation_makes_bounds_meet() -> None:
@@ -127,7 +149,7 @@ def test_whatever_the_bounds_allow_lies_between_low_and_high(
     changes = {"turn_end": min(turn_end, len(drawn))}
     trace = bounded(low, high, prob=prob, **changes)
     exact = make_trace(truth, prob=prob, **changes)
-    evidence = Evidence(statement=Statement(stated))
+    evidence = {"statement": Statement(stated)}
     for name in DIVERGENCE_BASED:
         spec = ESTIMATORS.get(name)
         parameters = bind_parameters(spec, GIVEN | {"theta": theta})
@@ -140,16 +162,25 @@ def test_whatever_the_bounds_allow_lies_between_low_and_high(
         assert found.low <= found.value <= found.high
         assert found.low <= known.value <= found.high
         assert (known.low, known.high) == (None, None)
+    counted = count_trace(exact, theta=theta, band_bits=0.0)
+    assert (counted.low, counted.high) == (None, None)
+    for name, fact in FACTS.items():
+        most, middle, least = ranks(name, trace, theta)
+        assert most <= middle <= least
+        assert most <= fact.rank(counted) <= least
 
 
 def test_no_distance_between_the_bounds_is_the_exact_value() -> None:
     exact = make_trace(HIGH, prob=[0.5] * 4)
     same = bounded(HIGH, HIGH, prob=[0.5] * 4)
-    evidence = Evidence(statement=Statement(0.25))
+    evidence = {"statement": Statement(0.25)}
     for name in DIVERGENCE_BASED:
         value = scored(name, exact, evidence).value
         assert value is not None
         assert ends(scored(name, same, evidence)) == (value, value, value)
+    for name, fact in FACTS.items():
+        value = fact.rank(count_trace(exact, theta=0.5, band_bits=0.0))
+        assert ranks(name, same) == (value, value, value)
 
 
 @pytest.mark.parametrize("spec", list(ESTIMATORS), ids=lambda spec: spec.name)
@@ -160,6 +191,8 @@ def test_each_estimator_on_a_bounded_and_on_an_exact_trace(spec: Estimator) -> N
     if spec.name in EXACT_ONLY:
         assert ends(found) == (None, None, None)
         assert found.reason == "entropy_p: not known from a server's most likely tokens"
+        assert isinstance(found.reason, Reason)
+        assert found.reason.kind == "not_exact"
     elif spec.name in DIVERGENCE_BASED:
         assert None not in ends(found)
     else:
@@ -174,7 +207,9 @@ def test_each_estimator_on_a_bounded_and_on_an_exact_trace(spec: Estimator) -> N
 @pytest.fixture(autouse=True)
 def built_in_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone behind it."""
-    monkeypatch.setattr(ESTIMATORS, "_things", dict(ESTIMATORS._things))
+    ESTIMATORS.names()  # all are there before they are copied
+    for held in ("_things", "_origins"):
+        monkeypatch.setattr(ESTIMATORS, held, dict(getattr(ESTIMATORS, held)))
 
 
 @pytest.mark.parametrize("need", ["entropy_p", "entropy_q", "kl_pq", "kl_qp"])
@@ -188,13 +223,15 @@ def test_what_bounds_say_nothing_about_gives_no_value(need: str) -> None:
     found = score_trace(spec, FOUR, {})
     assert found.value is None
     assert found.reason == f"{need}: not known from a server's most likely tokens"
+    assert isinstance(found.reason, Reason)
+    assert found.reason.kind == "not_exact"
     assert score_trace(spec, make_trace(HIGH), {}).value == 1.0
 
 
 def test_an_estimator_that_rises_with_a_divergence_is_refused() -> None:
     @estimator("rising", needs=("jsd_bits",))
     def rising(trace: Trace) -> float:
-        """More divergence, more confidence: not to be had."""
+        """More divergence, more confidence: the wrong way round."""
         return float(trace.jsd_bits.mean(dtype=np.float64))
 
     spec = ESTIMATORS.get("rising")
@@ -229,8 +266,8 @@ def test_a_trace_without_numbers_has_its_own_reason_first() -> None:
     assert scored("verbalized_dtc", FOUR).reason == "statement: not gathered"
 
 
-def _sampled(*logprob: float) -> Evidence:
-    return Evidence(sampled=Reading("k", "g", "sampled", numbers(*logprob)))
+def _sampled(*logprob: float) -> dict[str, Any]:
+    return {"sampled": Reading("k", "g", "sampled", numbers(*logprob))}
 
 
 def test_what_the_server_reported_worked_by_hand() -> None:
@@ -248,7 +285,7 @@ def test_what_the_server_reported_worked_by_hand() -> None:
 def test_what_the_server_did_not_report_has_a_reason(name: str) -> None:
     assert scored(name, None).reason == "sampled: not gathered"
     broken = Reading("k", "g", "sampled", numbers(), "cut off")
-    assert scored(name, None, Evidence(sampled=broken)).reason == "sampled: cut off"
+    assert scored(name, None, {"sampled": broken}).reason == "sampled: cut off"
     found = scored(name, FOUR, _sampled(-0.5))
     assert found.value == pytest.approx(float(np.exp(-0.5)), rel=1e-6)
     assert (found.low, found.high) == (None, None)
@@ -275,5 +312,5 @@ def test_a_probability_of_one_that_rounding_put_above_it(
     """What reading an answer lets through must not end the scoring of a whole run."""
     found = read_answer(_answer(*logprob)).logprob
     assert found is not None
-    evidence = Evidence(sampled=Reading("k", "g", "sampled", found))
+    evidence = {"sampled": Reading("k", "g", "sampled", found)}
     assert scored(name, None, evidence).value == pytest.approx(1.0, abs=2e-4)

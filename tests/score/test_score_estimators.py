@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_samples import make_trace, with_count
 
-from divtok.score.estimators.dtc import divergent_count, divergent_tokens, dtc_lin, dtc_prod, linear_confidence
+from divtok.score.estimators.dtc import (
+    divergent_count,
+    divergent_tokens,
+    dtc_lin,
+    dtc_prod,
+    linear_confidence,
+)
 from divtok.score.estimators.likelihood import entropy, mean_prob, nsl
-from divtok.score.ranking import count, length, ratio
 
 # As float32, 0.7 and 0.5 are not above themselves, 0.6 and 0.85 are.
 THETAS = (0.5, 0.6, 0.7, 0.85)
@@ -133,22 +138,9 @@ def test_an_impossible_token_makes_the_sequence_impossible() -> None:
     assert mean_prob(trace) == 0.5
 
 
-def test_rankings_are_minus_what_they_count() -> None:
-    trace = make_trace([0.9, 0.1, 0.9, 0.9, 0.1, 0.9], answer=(2, 4), turn_end=5)
-    assert count(trace, theta=0.5) == -1.0
-    assert ratio(trace, theta=0.5) == -1 / 3  # of tokens 0, 1 and 4
-    assert length(trace) == -6.0
-
-
-def test_no_divergent_token_is_plain_zero() -> None:
-    trace = make_trace([0.1, 0.1])
-    for value in (count(trace, theta=0.5), ratio(trace, theta=0.5)):
-        assert str(value) == "0.0"
-
-
-def test_a_bare_answer_has_a_ratio_of_zero() -> None:
+def test_a_bare_answer_has_nothing_to_count() -> None:
     trace = make_trace([0.9, 0.9], answer=(0, 1), turn_end=1)
-    assert ratio(trace, theta=0.5) == 0.0
+    assert divergent_count(trace, theta=0.5) == 0
     assert dtc_lin(trace, theta=0.5) == 0.95
 
 

@@ -12,13 +12,14 @@ from score_samples import make_trace, numbers
 
 from divtok.errors import DataError, UsageError
 from divtok.records import Chain, Reading, Relevance, Statement, StepRewards
-from divtok.score import ESTIMATOR_SETS, ESTIMATORS, expand_estimators
 from divtok.score.estimators.basecal import basecal, basecal_proj
 from divtok.score.estimators.likelihood import nsl
 from divtok.score.estimators.prm import prm
 from divtok.score.estimators.relevance import relevance, weighted_likelihood
-from divtok.score.estimators.uqac import global_constant, uqac_attn, uqac_global, uqac_mean, uqac_sim
+from divtok.score.estimators.uqac import uqac_attn, uqac_global, uqac_mean, uqac_sim
 from divtok.score.estimators.verbalized import verbalized, verbalized_dtc
+from divtok.score.registry import ESTIMATORS
+from divtok.score.sets import ESTIMATOR_SETS, expand_estimators
 
 PROBS = (0.5, 0.8, 0.25, 1.0, 0.9)
 
@@ -53,8 +54,10 @@ def test_the_variants_leave_only_the_count() -> None:
 
 def test_the_global_constant_is_the_mean_of_means() -> None:
     traces = [make_trace([0] * 2, prob=[0.5, 1.0]), make_trace([0] * 4, prob=[0.25] * 4)]
-    assert global_constant(traces)["c_global"] == pytest.approx((0.75 + 0.25) / 2)
-    assert ESTIMATORS.get("uqac_global").fit is global_constant
+    learned = ESTIMATORS.get("uqac_global").learned
+    assert learned is not None
+    found = learned.all([learned.each(trace) for trace in traces])
+    assert found == {"c_global": pytest.approx((0.75 + 0.25) / 2)}
 
 
 def test_basecal_is_the_mean_probability_under_the_base() -> None:
@@ -114,7 +117,10 @@ def test_sets_name_estimators_that_are_there() -> None:
         assert {spec.name for spec in expand_estimators([name])} <= set(ESTIMATORS.names())
     whitebox = [spec.name for spec in expand_estimators(["whitebox"])]
     assert len(whitebox) == len(set(whitebox)) == 10
-    assert not any(spec.evidence for spec in expand_estimators(["trace"]))
+    trace = expand_estimators(["trace"])
+    assert not any(spec.evidence for spec in trace)
+    # As tables show them.
+    assert [spec.name for spec in trace] == ["nsl", "mean_prob", "entropy", "dtc_lin", "dtc_prod"]
 
 
 def test_a_list_of_estimators_names_each_once() -> None:

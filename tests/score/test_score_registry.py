@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from importlib.metadata import entry_points as installed
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,38 +11,45 @@ import pytest
 from score_samples import EVIDENCE_OF_ALL_KINDS, make_trace, with_count
 
 from divtok.errors import EXIT_ERROR, EXIT_USAGE, DivtokError, UsageError
-from divtok.records import EVIDENCE, PER_TOKEN_FIELDS, Confidence, Evidence, Statement, Trace
+from divtok.records import PER_TOKEN_FIELDS, Confidence, Reason, Statement, Trace
 from divtok.registry import Registry
-from divtok.score import (
+from divtok.score import registry as score_registry
+from divtok.score.registry import (
     ESTIMATORS,
+    LAST,
     Estimator,
+    EstimatorFunction,
+    Learned,
     bind_parameters,
     check_parameter,
-    score_evidence,
-    score_trace,
+    in_order,
+    is_column,
 )
-from divtok.score import registry as register_estimator
-from divtok.score import registry as score_registry
-from divtok.score.registry import EstimatorFunction
+from divtok.score.registry import estimator as register_estimator
+from divtok.score.scoring import score_evidence, score_trace
 
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Registry[Estimator]:
     """A registry of the test's own, so that nothing it adds stays."""
-    registry: Registry[Estimator] = Registry("estimator", entry_point_group="divtok.estimators")
+    registry: Registry[Estimator] = Registry("estimator", group="divtok.estimators")
     monkeypatch.setattr(score_registry, "ESTIMATORS", registry)
     announce(monkeypatch)
     return registry
 
 
 def announce(monkeypatch: pytest.MonkeyPatch, *points: Any) -> None:
-    """Puts these in the place of the entry points that are installed."""
+    """Puts these in the place of the estimators that installed packages announce."""
 
     def entry_points(*, group: str) -> list[Any]:
-        assert group == "divtok.estimators"
-        return list(points)
+        return list(points) if group == "divtok.estimators" else list(installed(group=group))
 
     monkeypatch.setattr("divtok.registry.entry_points", entry_points)
+
+
+def kind_of(confidence: Confidence) -> str:
+    assert isinstance(confidence.reason, Reason)
+    return confidence.reason.kind
 
 
 def constant(value: float) -> EstimatorFunction:
@@ -60,9 +67,6 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "entropy": ("entropy_p",),
         "dtc_lin": ("jsd_bits",),
         "dtc_prod": ("jsd_bits", "logprob_p"),
-        "count": ("jsd_bits",),
-        "ratio": ("jsd_bits",),
-        "length": ("jsd_bits",),
         "relevance": ("logprob_p", "relevance"),
         "basecal": ("base",),
         "basecal_proj": ("projected",),
@@ -76,9 +80,15 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "verbalized_dtc": ("jsd_bits", "statement"),
         "prm": ("rewards",),
     }
-    assert {s.name for s in ESTIMATORS if s.ranking_only} == {"count", "ratio", "length"}
-    assert {s.name for s in ESTIMATORS if not s.bounded} == {"count", "ratio", "length", "entropy"}
+    assert not any(spec.ranking_only for spec in ESTIMATORS)
+    assert {spec.name for spec in ESTIMATORS if not spec.bounded} == {"entropy"}
+    assert {spec.name for spec in ESTIMATORS if spec.supervised} == {"prm"}
+    assert {spec.name for spec in ESTIMATORS if spec.learned is not None} == {"uqac_global"}
     assert all(spec.summary.endswith(".") for spec in ESTIMATORS)
+    assert len({spec.label for spec in ESTIMATORS}) == len(needs)
+    assert len({spec.order for spec in ESTIMATORS}) == len(needs)
+    assert all(spec.order < LAST for spec in ESTIMATORS)
+    assert {kind for spec in ESTIMATORS for kind in spec.evidence} == set(EVIDENCE_OF_ALL_KINDS)
 
 
 def test_the_parameters_have_the_papers_values() -> None:
@@ -110,17 +120,24 @@ def test_an_unknown_estimator_is_explained() -> None:
     assert "'dtc_lin'" in str(caught.value)
     assert caught.value.exit_code == EXIT_USAGE
     with pytest.raises(
-        UsageError, match=r"Unknown estimator 'zzz'\. Known: basecal, basecal_proj, count,"
+        UsageError, match=r"Unknown estimator 'zzz'\. Known: basecal, basecal_proj, dtc_lin,"
     ):
         ESTIMATORS.get("zzz")
 
 
-def test_a_need_that_no_trace_has_is_refused_when_registered(
-    own_registry: Registry[Estimator],
-) -> None:
-    with pytest.raises(UsageError, match=r"'mine' needs 'jsd_bit', which.*Did you mean 'jsd_bits'"):
-        register_estimator("mine", needs=("logprob_p", "jsd_bit"))
-    assert own_registry.names() == []
+def test_a_need_that_no_trace_has_is_a_kind_of_evidence(own_registry: Registry[Estimator]) -> None:
+    """Kinds of evidence may be registered later, so a need is only refused when a run starts."""
+    register_estimator("mine", needs=("logprob_p", "jsd_bit"))(constant(0.5))
+    spec = own_registry.get("mine")
+    assert (spec.columns, spec.evidence, spec.needs_trace) == (("logprob_p",), ("jsd_bit",), True)
+    found = score_trace(spec, make_trace([0.1]), {})
+    assert (found.value, found.reason) == (None, "jsd_bit: not gathered")
+
+
+def test_columns_are_those_of_traces_and_of_registered_divergences() -> None:
+    assert all(is_column(name) for name in PER_TOKEN_FIELDS)
+    assert not any(is_column(name) for name in EVIDENCE_OF_ALL_KINDS)
+    assert not is_column("jsd")  # the name of a divergence, not of its column
 
 
 def test_a_name_is_taken_once(own_registry: Registry[Estimator]) -> None:
@@ -148,7 +165,59 @@ def test_registering_leaves_the_function_as_it_is(own_registry: Registry[Estimat
         bounded=True,
         ranking_only=False,
         summary="What it does.",
+        label="mine",
+        order=LAST,
+        supervised=False,
+        ranges={},
+        learned=None,
     )
+
+
+def test_registering_keeps_what_is_said_about_an_estimator(
+    own_registry: Registry[Estimator],
+) -> None:
+    learned = Learned(each=lambda trace: float(len(trace)), all=lambda found: {"level": max(found)})
+    options: dict[str, Any] = {
+        "label": "Mine",
+        "order": 15,
+        "supervised": True,
+        "ranges": {"level": (0.0, 9.0)},
+        "learned": learned,
+    }
+
+    @register_estimator("mine", needs=("jsd_bits",), **options)
+    def mine(trace: Trace, *, level: float) -> float:
+        return len(trace) / level
+
+    spec = own_registry.get("mine")
+    assert {name: getattr(spec, name) for name in options} == options
+    # What is learned is bound as if it were given.
+    traces = [make_trace([0.1]), make_trace([0.1] * 4)]
+    parameters = bind_parameters(spec, learned.all([learned.each(trace) for trace in traces]))
+    assert parameters == {"level": 4.0}
+    assert [score_trace(spec, trace, parameters).value for trace in traces] == [0.25, 1.0]
+
+
+def test_what_is_learned_must_be_in_range(own_registry: Registry[Estimator]) -> None:
+    learned = Learned(each=lambda trace: 2.0, all=lambda found: {"theta": sum(found)})
+
+    @register_estimator("mine", needs=("jsd_bits",), learned=learned)
+    def mine(trace: Trace, *, theta: float) -> float:
+        return theta
+
+    with pytest.raises(UsageError, match="theta must be between 0 and 1, not 4"):
+        bind_parameters(own_registry.get("mine"), learned.all([2.0, 2.0]))
+
+
+def test_tables_show_estimators_by_their_place_and_then_by_name(
+    own_registry: Registry[Estimator],
+) -> None:
+    for name, order in (("b", 2.0), ("z", 1.0), ("c", 1.5), ("a", 2.0)):
+        register_estimator(name, needs=(), order=order)(constant(0.5))
+    register_estimator("0", needs=())(constant(0.5))  # without a place, behind the others
+    assert [spec.name for spec in in_order(own_registry)] == ["z", "c", "a", "b", "0"]
+    assert [spec.name for spec in in_order(ESTIMATORS)][:3] == ["nsl", "mean_prob", "entropy"]
+    assert in_order([]) == []
 
 
 def test_parameters_are_bound_from_what_is_given_and_the_defaults() -> None:
@@ -160,7 +229,7 @@ def test_parameters_are_bound_from_what_is_given_and_the_defaults() -> None:
         "b": 0.05,
     }
     assert bind_parameters(ESTIMATORS.get("dtc_prod"), given) == {"theta": 0.3, "k": 9}
-    assert bind_parameters(ESTIMATORS.get("length"), given) == {}
+    assert bind_parameters(ESTIMATORS.get("nsl"), given) == {}
 
 
 def test_a_parameter_without_default_must_be_given() -> None:
@@ -205,6 +274,63 @@ def test_the_ends_of_a_range_are_in_it(name: str, value: Any) -> None:
     check_parameter(name, value)
 
 
+@pytest.fixture
+def with_ranges(own_registry: Registry[Estimator]) -> Estimator:
+    """Has parameters of its own, and one that it shares with others but limits further."""
+
+    @register_estimator(
+        "mine",
+        needs=("jsd_bits",),
+        ranges={"alpha": (-1.0, 1.0), "power": (2, math.inf), "theta": (0.25, 0.75)},
+    )
+    def mine(
+        trace: Trace,
+        *,
+        theta: float,
+        alpha: float = 0.5,
+        power: int = 2,
+        free: float = 0.0,
+        mode: str = "mean",
+    ) -> float:
+        return alpha
+
+    return own_registry.get("mine")
+
+
+def test_parameters_of_ones_own_have_ranges_of_their_own(with_ranges: Estimator) -> None:
+    defaults = {"alpha": 0.5, "power": 2, "free": 0.0, "mode": "mean"}
+    assert bind_parameters(with_ranges, {"theta": 0.5}) == {"theta": 0.5, **defaults}
+    given = {"theta": 0.25, "alpha": -1, "power": 10**6, "free": -7.5, "mode": "worst"}
+    assert bind_parameters(with_ranges, given) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"alpha": 1.01}, "alpha must be between -1 and 1, not 1.01"),
+        ({"alpha": -1.01}, "alpha must be between -1 and 1, not -1.01"),
+        ({"alpha": math.nan}, "alpha must be between -1 and 1, not nan"),
+        ({"alpha": True}, "alpha must be between -1 and 1, not True"),
+        ({"alpha": "0.5"}, "alpha must be between -1 and 1, not 0.5"),
+        ({"power": 1}, "power must be at least 2, not 1"),
+        ({"power": math.inf}, "power must be at least 2, not inf"),
+        ({"theta": 0.2}, "theta must be between 0.25 and 0.75, not 0.2"),
+        ({"free": math.inf}, "free must be finite, not inf"),
+    ],
+)
+def test_a_parameter_of_ones_own_out_of_range_is_refused(
+    with_ranges: Estimator, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        bind_parameters(with_ranges, {"theta": 0.5} | given)
+    assert caught.value.what == message + "."
+
+
+def test_a_range_is_that_of_one_estimator_alone(with_ranges: Estimator) -> None:
+    assert bind_parameters(ESTIMATORS.get("dtc_lin"), {"theta": 0.2})["theta"] == 0.2
+    check_parameter("alpha", 5.0)
+
+
 def test_a_bad_parameter_is_refused_when_bound() -> None:
     for given in ({"theta": 2}, {"theta": math.nan}, {"theta": 0.5, "n": 0}):
         with pytest.raises(UsageError, match="must be"):
@@ -230,12 +356,13 @@ def test_a_failed_trace_has_no_value_and_its_reason(status: Any) -> None:
             continue
         assert confidence.value is None
         assert confidence.reason == f"{status}: 9000 tokens, the limit is 8192"
+        assert kind_of(confidence) == status
         assert (confidence.key, confidence.estimator) == ("k", spec.name)
         assert confidence.params == parameters
 
 
 @pytest.mark.parametrize("value", [-0.001, 1.001, math.nan, math.inf, -math.inf])
-def test_a_value_that_is_no_confidence_is_refused(
+def test_a_value_outside_the_scale_is_refused(
     own_registry: Registry[Estimator], value: float
 ) -> None:
     register_estimator("mine", needs=())(constant(value))
@@ -267,34 +394,43 @@ def test_another_package_can_bring_an_estimator(
         def theirs(trace: Trace, *, scale: float = 0.5) -> float:
             return scale
 
-    point = SimpleNamespace(name="theirs", value="their_package.estimators", load=load)
-    announce(monkeypatch, point)
+    dist = SimpleNamespace(name="their-package", version="2.1")
+    value = "their_package.estimators"
+    announce(
+        monkeypatch, SimpleNamespace(name="theirs", value=value, attr="", dist=dist, load=load)
+    )
     spec = own_registry.get("theirs")
     assert score_trace(spec, make_trace([0.1]), bind_parameters(spec, {})).value == 0.5
     assert own_registry.names() == ["theirs"]
     assert loaded == ["once"]
+    assert own_registry.origin("theirs") == "their-package 2.1"
 
 
-@pytest.mark.parametrize("kind", EVIDENCE)
+@pytest.mark.parametrize("kind", EVIDENCE_OF_ALL_KINDS)
 def test_missing_evidence_gives_no_value_and_says_which(kind: str) -> None:
     trace = make_trace([0.1, 0.2], prob=[0.5, 0.5])
     needing = [spec for spec in ESTIMATORS if kind in spec.evidence]
     assert needing
-    without = dataclasses.replace(EVIDENCE_OF_ALL_KINDS, **{kind: None})
+    without = {name: found for name, found in EVIDENCE_OF_ALL_KINDS.items() if name != kind}
     for spec in needing:
-        confidence = score_evidence(spec, "k", trace, without, {})
-        assert (confidence.value, confidence.reason) == (None, f"{kind}: not gathered")
+        for evidence in (without, without | {kind: None}):
+            confidence = score_evidence(spec, "k", trace, evidence, {})
+            assert (confidence.value, confidence.reason) == (None, f"{kind}: not gathered")
+            assert kind_of(confidence) == "not_gathered"
 
 
 def test_evidence_that_failed_gives_its_reason() -> None:
-    evidence = Evidence(statement=Statement(None, "no box"))
-    confidence = score_evidence(ESTIMATORS.get("verbalized"), "k", None, evidence, {})
-    assert (confidence.value, confidence.reason) == (None, "statement: no box")
+    for why, kind in (("no box", "other"), (Reason("too_long", "no box"), "too_long")):
+        evidence = {"statement": Statement(None, why)}
+        confidence = score_evidence(ESTIMATORS.get("verbalized"), "k", None, evidence, {})
+        assert (confidence.value, confidence.reason) == (None, "statement: no box")
+        assert kind_of(confidence) == kind
 
 
 def test_a_trajectory_without_a_trace_has_no_value_where_one_is_needed() -> None:
-    confidence = score_evidence(ESTIMATORS.get("nsl"), "k", None, Evidence(), {})
+    confidence = score_evidence(ESTIMATORS.get("nsl"), "k", None, {}, {})
     assert (confidence.value, confidence.reason) == (None, "not traced")
+    assert kind_of(confidence) == "not_traced"
 
 
 def test_evidence_is_handed_over_in_the_order_it_is_named(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from divtok.stages.common import as_read_by, digest_of, spelled_by
 from stages_samples import AUXILIARY, GENERATOR
 
 from divtok.config.run import RunConfig, load_config
@@ -21,7 +22,6 @@ from divtok.score import ESTIMATORS
 from divtok.stages import generate as generation
 from divtok.stages import trace as tracing
 from divtok.stages.choices import check_choices, chosen_estimators, models_read
-from divtok.stages.common import as_read_by, digest_of, spelled_by
 from divtok.store.run import Run
 
 URL = "http://127.0.0.1:8000/v1"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from divtok.errors import DivtokError
-from divtok.records import Grade, Verdict
 from divtok.fill import LOCAL, Task, batch_by_batch, fill, keep_new, missing_batches
+from divtok.records import Grade, Verdict
 from divtok.store.run import Run
 
 BATCHES = [[0, 1, 2], [3, 4, 5], [6, 7]]

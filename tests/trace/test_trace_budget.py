@@ -22,10 +22,10 @@ TABLE = np.arange(16).reshape(4, 4) % 5
 def short_of_memory(reader: Any, most_tokens: int) -> Any:
     """The reader on a machine that can hold so many tokens at once."""
 
-    def trunk(pack: Any) -> Any:
+    def trunk(pack: Any, sinks: Any = ()) -> Any:
         if len(pack.ids) > most_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return reader.trunk(pack)
+        return reader.trunk(pack, sinks)
 
     return replace(reader, trunk=trunk)
 
@@ -80,7 +80,7 @@ def test_a_response_that_cannot_fit_is_named(pair: Pair) -> None:
 
 
 def test_other_errors_are_not_taken_for_memory(pair: Pair) -> None:
-    def trunk(pack: Any) -> Any:
+    def trunk(pack: Any, sinks: Any = ()) -> Any:
         raise RuntimeError("shapes do not match")
 
     with pytest.raises(RuntimeError, match="shapes do not match"):

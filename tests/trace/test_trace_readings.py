@@ -299,7 +299,7 @@ def test_states_are_those_that_predict_the_tokens(saved_pair: SavedPair, reader:
 def test_running_out_of_memory_shrinks_the_budget(
     saved_pair: SavedPair, reader: Reader, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def trunk(pack: Any, log: Any = None) -> torch.Tensor:
+    def trunk(pack: Any, sinks: Any = ()) -> torch.Tensor:
         if len(pack.ids) > 30:
             raise torch.OutOfMemoryError("no room")
         return reader.trunk(pack)

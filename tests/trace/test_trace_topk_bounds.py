@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divtok.errors import DataError
 from divtok.divergences.arithmetic import FloatArray64, jsd_bits
+from divtok.errors import DataError
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.known import FLOAT32, Known, Rounding, unsound

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 
 from divtok.records import Reading, ReadingKind, Reason
-from divtok.store.columns import choice, floats, text
+from divtok.store.columns import choice, floats, reason, text
 from divtok.store.layout import Key, Layout
 from divtok.store.run import Run
 
@@ -21,7 +21,7 @@ READINGS = Layout(
         text("model"),
         choice("kind", get_args(ReadingKind)),
         floats("logprob", unit="nats"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from divtok.records import GOLD_MISSING, Reason, Verdict
+from divtok.records import Reason, Verdict
 
 NO_RESPONSE = "no_response"  # a kind of reason, like GOLD_MISSING
-
-# Runs that stored no kinds of reasons have these texts, or texts that begin with them.
-_OLDER_TEXTS = {"no response: ": NO_RESPONSE, "gold_missing": GOLD_MISSING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,4 @@ def no_response(why: str | None) -> Reason:
 
 
 def reason_kind(reason: str | None) -> str | None:
-    """The kind of a grade's reason, also where a run stored the text alone."""
-    if isinstance(reason, Reason) and reason.kind:
-        return reason.kind
-    found = (kind for text, kind in _OLDER_TEXTS.items() if (reason or "").startswith(text))
-    return next(found, None)
+    return reason.kind if isinstance(reason, Reason) else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from divtok.records import Counts, Trace
 from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.scoring import bounds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,8 @@ def count_trace(trace: Trace, *, theta: float, band_bits: float) -> Counts:
     reasoning, limit = trace.reasoning(), np.float32(theta)
     divergent = divergent_tokens(trace, theta=theta)
     low = high = None
-    if trace.jsd_low_bits is not None and trace.jsd_high_bits is not None:
-        low, high = (
-            int(np.count_nonzero(reasoning & (bound > limit)))
-            for bound in (trace.jsd_low_bits, trace.jsd_high_bits)
-        )
+    if not trace.exact:
+        low, high = (int(np.count_nonzero(reasoning & (b > limit))) for b in bounds_of(trace))
     edges = np.float32(theta - band_bits), np.float32(theta + band_bits)
     near = reasoning & (trace.jsd_bits >= edges[0]) & (trace.jsd_bits <= edges[1])
     return Counts(

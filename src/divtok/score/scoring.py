@@ -38,9 +38,9 @@ def score_evidence(
     value = _value(spec, key, trace, evidence, parameters)
     if trace is None or trace.exact or "jsd_bits" not in spec.needs:
         return Confidence(key, spec.name, parameters, value)
-    low, high = (
-        _value(spec, key, _replaced(trace, bound), evidence, parameters)
-        for bound in (trace.jsd_high_bits, trace.jsd_low_bits)
+    high, low = (
+        _value(spec, key, replace(trace, jsd_bits=bound), evidence, parameters)
+        for bound in bounds_of(trace)
     )
     if not low <= value <= high:
         raise DivtokError(
@@ -50,10 +50,11 @@ def score_evidence(
     return Confidence(key, spec.name, parameters, value, low=low, high=high)
 
 
-def _replaced(trace: Trace, divergences: FloatArray | None) -> Trace:
-    if divergences is None:
+def bounds_of(trace: Trace) -> tuple[FloatArray, FloatArray]:
+    """[T] each: the least and the most that the divergences of a trace may be, if not exact."""
+    if trace.jsd_low_bits is None or trace.jsd_high_bits is None:
         raise DataError(f"The trace {trace.key} is not exact, but has no bounds.")
-    return replace(trace, jsd_bits=divergences)
+    return trace.jsd_low_bits, trace.jsd_high_bits
 
 
 def _value(

@@ -17,16 +17,11 @@ from typing import Any, TypeVar
 from divtok.errors import StoreError, UsageError, did_you_mean
 from divtok.records import (
     Call,
-    Chain,
     Confidence,
     Counts,
     Evaluation,
     Grade,
     Problem,
-    Reading,
-    Relevance,
-    Reply,
-    StepRewards,
     Trace,
     Trajectory,
 )
@@ -63,7 +58,7 @@ class Run:
         self.trajectories: Table[Trajectory] = self.table(schema.TRAJECTORIES)
         self.calls: Table[Call] = self.table(schema.CALLS)
         self.grades: Table[Grade] = self.table(schema.GRADES)
-        self.traces: Table[Trace] = self.table(schema.TRACES)
+        self.traces: Table[Trace] = self.table(schema.traces())
         self.counts: Table[Counts] = self.table(schema.COUNTS)
         self.confidences: Table[Confidence] = self.table(schema.CONFIDENCES)
         self.evaluations: Table[Evaluation] = self.table(schema.EVALUATIONS)
@@ -118,26 +113,6 @@ class Run:
     def tables(self) -> tuple[Table[Any], ...]:
         """The core tables, and then every other that was opened."""
         return tuple(self._tables.values())
-
-    @property
-    def replies(self) -> Table[Reply]:
-        return self.table(schema.REPLIES)
-
-    @property
-    def chains(self) -> Table[Chain]:
-        return self.table(schema.CHAINS)
-
-    @property
-    def readings(self) -> Table[Reading]:
-        return self.table(schema.READINGS)
-
-    @property
-    def rewards(self) -> Table[StepRewards]:
-        return self.table(schema.REWARDS)
-
-    @property
-    def relevance(self) -> Table[Relevance]:
-        return self.table(schema.RELEVANCE)
 
     @property
     def report(self) -> Path:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Call,
     CallPurpose,
-    Chain,
     Confidence,
     Counts,
     Evaluation,
     FinishReason,
+    FloatArray,
     Grade,
     Problem,
-    Reading,
-    ReadingKind,
-    Relevance,
-    Reply,
-    StepRewards,
     Trace,
     TraceStatus,
     Trajectory,
 )
 from divtok.store.columns import (
+    DIVERGENCE,
     Column,
     choice,
     flag,
@@ -110,92 +108,49 @@ GRADES = Layout(
     ),
 )
 
-TRACES = Layout(
-    "traces",
-    Trace,
-    ("key", "p", "q"),
-    (
-        text("key"),
-        text("p"),
-        text("q"),
-        *(_per_token(name) for name in PER_TOKEN_FIELDS),
-        whole("answer_start", nullable=True),
-        whole("answer_stop", nullable=True),
-        whole("turn_end"),
-        number("dropped_mass_p", unit="probability"),
-        number("dropped_mass_q", unit="probability"),
-        flag("exact"),
-        flag("retokenized"),
-        choice("status", get_args(TraceStatus)),
-        *reason(),
-        _per_token("jsd_low_bits", nullable=True),
-        _per_token("jsd_high_bits", nullable=True),
-    ),
+_TRACE_COLUMNS = (
+    text("key"),
+    text("p"),
+    text("q"),
+    *(_per_token(name) for name in PER_TOKEN_FIELDS),
+    whole("answer_start", nullable=True),
+    whole("answer_stop", nullable=True),
+    whole("turn_end"),
+    number("dropped_mass_p", unit="probability"),
+    number("dropped_mass_q", unit="probability"),
+    flag("exact"),
+    flag("retokenized"),
+    choice("status", get_args(TraceStatus)),
+    *reason(),
+    _per_token("jsd_low_bits", nullable=True),
+    _per_token("jsd_high_bits", nullable=True),
 )
 
-REPLIES = Layout(
-    "replies",
-    Reply,
-    ("key",),
-    (
-        text("key"),
-        text("model"),
-        ids("token_ids"),
-        text("text"),
-        choice("finish_reason", get_args(FinishReason)),
-        *reason(),
-    ),
-)
 
-CHAINS = Layout(
-    "chains",
-    Chain,
-    ("key", "model"),
-    (
-        text("key"),
-        text("model"),
-        ids("tokens"),
-        ids("similar"),
-        *reason(),
-    ),
-)
+def _others() -> list[Column]:
+    """One optional column for each divergence beside those that every trace has."""
+    names = [d.column for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
 
-READINGS = Layout(
-    "readings",
-    Reading,
-    ("key", "model", "kind"),
-    (
-        text("key"),
-        text("model"),
-        choice("kind", get_args(ReadingKind)),
-        floats("logprob", unit="nats"),
-        *reason(),
-    ),
-)
+    def join(*columns: FloatArray | None) -> dict[str, FloatArray]:
+        return {n: values for n, values in zip(names, columns, strict=True) if values is not None}
 
-REWARDS = Layout(
-    "rewards",
-    StepRewards,
-    ("key", "model"),
-    (
-        text("key"),
-        text("model"),
-        floats("rewards", unit="fraction"),
-        *reason(),
-    ),
-)
+    return [
+        replace(
+            floats(d.column, unit=d.unit, nullable=True).marked(DIVERGENCE),
+            of="others",
+            join=join,
+            # An absent one is told from one of no tokens.
+            encode=lambda others, name=d.column: others.get(name),
+        )
+        for d in DIVERGENCES
+        if d.column in names
+    ]
 
-RELEVANCE = Layout(
-    "relevance",
-    Relevance,
-    ("key", "source"),
-    (
-        text("key"),
-        text("source"),
-        floats("weights", unit="weight"),
-        *reason(),
-    ),
-)
+
+def traces() -> Layout[Trace]:
+    """The layout of traces, with the divergences that are registered now."""
+    return Layout("traces", Trace, ("key", "p", "q"), (*_TRACE_COLUMNS, *_others()))
+
 
 CONFIDENCES = Layout(
     "confidences",
@@ -221,9 +176,11 @@ COUNTS = Layout(
         text("p"),
         text("q"),
         number("theta"),
-        *(whole(name, nullable=True, unit="tokens") for name in ("count", "low", "high")),
-        whole("length", unit="tokens"),
-        whole("reasoning", unit="tokens"),
+        whole("count", unit="tokens"),
+        *(whole(name, nullable=True, unit="tokens") for name in ("low", "high")),
+        *(whole(name, unit="tokens") for name in ("length", "reasoning")),
+        number("band_bits", unit="bits"),
+        *(whole(name, unit="tokens") for name in ("near_above", "near_below")),
     ),
 )
 

@@ -134,6 +134,19 @@ class Table(Generic[R]):
         for _, table in self._one_by_one(names):
             yield table
 
+    def lookup(self) -> Lookup[R]:
+        """Single rows by their keys, for few of them or for those of another table in its order."""
+        return Lookup(self)
+
+    def _located(self) -> dict[Key, tuple[Shard, int]]:
+        """Where the row that counts is, for every key."""
+        found: dict[Key, tuple[Shard, int]] = {}
+        for shard in self._current():
+            table = self._load(shard, self.layout.key)
+            columns = [table.column(name).to_pylist() for name in self.layout.key]
+            found |= {key: (shard, row) for row, key in enumerate(zip(*columns, strict=True))}
+        return found
+
     def frame(self) -> pl.DataFrame:
         """The rows of `read()` as a polars frame, mappings as JSON text."""
         import polars as pl
@@ -230,6 +243,15 @@ class Table(Generic[R]):
         if not self._still_there(there):
             raise replaced
 
+    def _rows(self, shard: Shard) -> list[R]:
+        try:
+            return self._decode(shard, self._load(shard))
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{self.folder} was replaced while it was read.",
+                next_step="Run the same command again.",
+            ) from error
+
     def _decode(self, shard: Shard, table: ArrowTable) -> list[R]:
         try:
             return self.layout.from_arrow(table)
@@ -257,6 +279,41 @@ class Table(Generic[R]):
             f"{self.folder} is being replaced over and over while it is read.",
             next_step="Wait for the other process to finish, then run the same command again.",
         )
+
+
+class Lookup(Generic[R]):
+    """Rows of a table by key. The shards that were read last are kept, and no more.
+
+    Tables that were filled together have their rows in the same order, so going through one of them
+    reads each shard of the other once.
+    """
+
+    KEPT = 4
+
+    def __init__(self, table: Table[R]) -> None:
+        self._table = table
+        self._places: dict[Key, tuple[Shard, int]] | None = None
+        self._kept: dict[Shard, list[R]] = {}
+
+    def get(self, key: Key) -> R | None:
+        if self._places is None:
+            self._places = self._table._located()  # pyright: ignore[reportPrivateUsage]
+        if key not in self._places:
+            return None
+        shard, row = self._places[key]
+        if shard not in self._kept:
+            while len(self._kept) >= self.KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[shard] = self._table._rows(shard)  # pyright: ignore[reportPrivateUsage]
+        return self._kept[shard][row]
+
+    def __getitem__(self, key: Key) -> R:
+        found = self.get(key)
+        if found is None:
+            raise StoreError(
+                f"{self._table.folder} has no row {key}.", next_step="Run the same command again."
+            )
+        return found
 
 
 def _last_of_each_key(tables: Sequence[ArrowTable], key: Sequence[str]) -> list[Rows]:

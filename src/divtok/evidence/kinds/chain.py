@@ -7,7 +7,7 @@ from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, Riding,
 from divtok.evidence.uqac.chains import ChainListener
 from divtok.families.family import Generator
 from divtok.records import Chain
-from divtok.store.columns import ids, text
+from divtok.store.columns import ids, reason, text
 from divtok.store.layout import Layout
 from divtok.store.responses import Response
 
@@ -20,7 +20,7 @@ CHAINS = Layout(
         text("model"),
         ids("tokens"),
         ids("similar"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 

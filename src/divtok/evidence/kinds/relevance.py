@@ -12,7 +12,7 @@ from divtok.config.run import RunConfig
 from divtok.errors import DataError
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
 from divtok.records import Relevance
-from divtok.store.columns import floats, text
+from divtok.store.columns import floats, reason, text
 from divtok.store.layout import Layout
 from divtok.store.responses import Response, list_lengths, stored_responses
 
@@ -24,7 +24,7 @@ RELEVANCE = Layout(
         text("key"),
         text("source"),
         floats("weights", unit="weight"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 

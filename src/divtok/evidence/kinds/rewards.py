@@ -9,7 +9,7 @@ from divtok.config.run import RunConfig
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
 from divtok.evidence.prm import load_prm
 from divtok.records import StepRewards, Trajectory
-from divtok.store.columns import floats, text
+from divtok.store.columns import floats, reason, text
 from divtok.store.layout import Layout
 from divtok.store.responses import Response
 from divtok.store.sections import check_section
@@ -22,7 +22,7 @@ REWARDS = Layout(
         text("key"),
         text("model"),
         floats("rewards", unit="fraction"),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 

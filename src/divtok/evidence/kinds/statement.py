@@ -17,7 +17,7 @@ from divtok.protocols.protocol import PROTOCOLS
 from divtok.protocols.stated import read_rating
 from divtok.records import FinishReason, Reply, Statement, Trajectory
 from divtok.store.calls import Calls
-from divtok.store.columns import choice, ids, text
+from divtok.store.columns import choice, ids, reason, text
 from divtok.store.layout import Key, Layout
 from divtok.store.responses import Response
 from divtok.store.sections import check_section
@@ -32,7 +32,7 @@ REPLIES = Layout(
         ids("token_ids"),
         text("text"),
         choice("finish_reason", get_args(FinishReason)),
-        text("reason", nullable=True),
+        *reason(),
     ),
 )
 

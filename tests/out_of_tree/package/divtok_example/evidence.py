@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from divtok.families.family import Generator
 
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Riding
-from divtok.families.family import Generator
 from divtok.records import FloatArray, Trace
-from divtok.store.columns import floats, text
+from divtok.store.columns import floats, reason, text
 from divtok.store.layout import Layout
 from divtok.store.responses import Response
 from divtok.trace.listener import Passage, unread_reason
@@ -30,7 +30,7 @@ NORMS = Layout(
     "norms",
     Norms,
     ("key", "model"),
-    (text("key"), text("model"), floats("values", unit="length"), text("reason", nullable=True)),
+    (text("key"), text("model"), floats("values", unit="length"), *reason()),
 )
 
 
