@@ -1,4 +1,4 @@
-"""The length of p's hidden state before each response token, from the pass that makes the traces."""
+"""Lengths of p's hidden states before each response token, from the pass that makes the traces."""
 
 from __future__ import annotations
 
