@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_grader_of_another_package_is_one_function(
 ) -> None:
     graders: Registry[Any] = Registry("grader", group="divtok.graders", home="divtok.grade.graders")
     for module in ("grader", "answers", "trajectories"):
-        monkeypatch.setattr(sys.modules[f"divtok.grade.{module}"], "GRADERS", graders)
+        monkeypatch.setattr(import_module(f"divtok.grade.{module}"), "GRADERS", graders)
     (tmp_path / "their_graders.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(tmp_path)
     point = SimpleNamespace(
@@ -80,7 +80,7 @@ def test_a_grader_of_another_package_is_one_function(
         value="their_graders",
         attr="",
         dist=SimpleNamespace(name="theirs", version="1.0"),
-        load=lambda: __import__("their_graders"),
+        load=lambda: import_module("their_graders"),
     )
     monkeypatch.setattr("divtok.registry.entry_points", lambda *, group: [point])
     pairs = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +36,7 @@ def formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Importe
     for importer in IMPORTERS:
         found.add(importer.name, importer)
     for module in ("importers.importer", "importers.read", "cli.import_"):
-        monkeypatch.setattr(sys.modules[f"divtok.{module}"], "IMPORTERS", found)
+        monkeypatch.setattr(import_module(f"divtok.{module}"), "IMPORTERS", found)
     (tmp_path / "their_formats.py").write_text(TSV)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "their_formats", raising=False)
@@ -44,7 +45,7 @@ def formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Importe
         value="their_formats",
         attr="",
         dist=SimpleNamespace(name="theirs", version="1.0"),
-        load=lambda: __import__("their_formats"),
+        load=lambda: import_module("their_formats"),
     )
     monkeypatch.setattr("divtok.registry.entry_points", lambda *, group: [point])
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.importers.imported import is_whole, shown
 
-# The fields a column can be named for, with the names under which it is found unasked.
+# The fields a column can be named for, with the names under which it is found by itself.
 USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "question": ("problem", "question", "prompt", "input", "query"),
     "response": ("response", "completion", "output", "generation", "text"),
@@ -132,7 +132,7 @@ def several_ids(ids: int, questions: int, source: str, column: str) -> DataError
     return DataError(
         f"{source}: '{column}' has {ids} ids for {questions} questions, so it may name the "
         "responses instead of the problems.",
-        next_step="Give --column id= to tell problems by their question, or "
+        next_step="Give --column id= to know problems by their question, or "
         f"--column id={column} if every id is a problem of its own.",
     )
 

@@ -1,6 +1,6 @@
 r"""Gold answers as the grader needs them: the answer alone, also where a file has a whole solution.
 
-A solution says where its answer is: behind "####", as in GSM8K, or in a `\boxed{}`. One that
+A solution says where its answer is: after "####", as in GSM8K, or in a `\boxed{}`. One that
 does neither is refused, because every response would be graded wrong against it. Knows no format.
 """
 
@@ -14,7 +14,7 @@ from divtok.errors import DataError
 from divtok.protocols.boxed import find_boxed
 
 _MARK = "####"
-_BEHIND_MARK = f"what follows the last '{_MARK}'"
+_AFTER_MARK = f"what follows the last '{_MARK}'"
 _IN_BOX = "the last \\boxed{}"
 # An answer of several lines, not a solution. Aligned equations are one, so they are not here.
 _ARRAY = re.compile(
@@ -54,10 +54,10 @@ class GoldAnswers:
 def _answer_alone(gold: str) -> tuple[str | None, str | None]:
     """The answer, None where it cannot be told; and which part of a solution it is."""
     text = gold.strip()
-    _, mark, behind = text.rpartition(_MARK)
-    behind = behind.strip()
-    if mark and behind and "\n" not in behind:
-        return behind, _BEHIND_MARK
+    _, mark, after = text.rpartition(_MARK)
+    after = after.strip()
+    if mark and after and "\n" not in after:
+        return after, _AFTER_MARK
     if not mark and "\n" not in text:
         return gold, None
     if (box := find_boxed(text)) is not None:

@@ -20,7 +20,7 @@ LONGEST_REASON = 300
 class Imported:
     """One response as a file has it. None is what the file does not say.
 
-    A response that could not be got is a row, too: its finish reason is "failed", its response is
+    A response that failed is a row, too: its finish reason is "failed", its response is
     empty and `reason` says what happened.
     """
 

@@ -81,7 +81,7 @@ def to_records(
 
 
 class _Gathering:
-    """Rows taken in one by one, each held against all that came before it."""
+    """Rows taken in one by one, each compared with all that came before it."""
 
     def __init__(self, protocol: str, before: Before) -> None:
         self._protocol = protocol

@@ -1,7 +1,7 @@
 """Members of a zip file, also those compressed with zstd, which Python's own reader lacks.
 
 The zip's directory is Python's to read; a zstd member is unpacked with Arrow's codec, its sizes and
-checksum held against the directory. Knows nothing of what the members mean.
+checksum compared with the directory. Knows nothing of what the members mean.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def response_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 
 def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
-    """The bare question and a newline, behind a begin-of-text token where the tokenizer adds one.
+    """The bare question and a newline, after a begin-of-text token where the tokenizer adds one.
 
     No chat template, and no control token that the question happens to spell.
     """
@@ -52,7 +52,7 @@ def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
 
 
 def text_ids(tokenizer: Any, text: str, *, begin: bool) -> tuple[int, ...]:
-    """A user's text as ids, behind the begin-of-text token if asked for; no other control token.
+    """A user's text as ids, after the begin-of-text token if asked for; no other control token.
 
     With it, both are encoded as one text unless the user's spells a control token.
     """
@@ -77,7 +77,7 @@ def follow_up_ids(
     """Token ids of the whole conversation with a further question, up to where its reply begins.
 
     The ids that asked `question` and those of the response are kept as they are, but for the
-    response's closing end tokens; only what the template puts behind a response is encoded. A
+    response's closing end tokens; only what the template puts after a response is encoded. A
     template that writes earlier turns differently, as Qwen3's does without an empty think block,
     therefore changes nothing of what the model has read and written.
     """
@@ -109,7 +109,7 @@ def _check_prompt(tokenizer: Any, question: str, prompt: Sequence[int], protocol
 
 
 def _further_turn(tokenizer: Any, text: str, protocol: str) -> str:
-    """What the template puts behind a response: its end, the new turn, and a reply's beginning."""
+    """What the template puts after a response: its end, the new turn, and a reply's beginning."""
     # Folded, since some templates move a system prompt into the last turn, as Mistral's do.
     first = fold_system_into_user(messages_for(_QUESTION, protocol=protocol))
     further = [{"role": "assistant", "content": _RESPONSE}, {"role": "user", "content": text}]
@@ -174,7 +174,7 @@ def _encode(tokenizer: Any, text: str, **options: Any) -> list[int]:
 
 
 def _plain_ids(tokenizer: Any, text: str, controls: set[str]) -> list[int]:
-    """Ids of a text that spells control tokens, each cut behind its first character.
+    """Ids of a text that spells control tokens, each cut after its first character.
 
     `split_special_tokens` alone would keep whole the added tokens that are not called special, such
     as Qwen's <think> and <tool_call>.

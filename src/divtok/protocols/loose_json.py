@@ -55,7 +55,7 @@ _LOOSE = re.compile(
         (?P<string>(?:[^\\"']++|\\.|(?!(?P=quote))["']|(?P=quote)(?!{_CLOSES}))*+)(?P=quote)
       | “(?P<curly>[^”]*+)”
       | ["'“](?P<open>.*+)
-      # A brace right behind a letter, a hat, an underscore or another group belongs to LaTeX.
+      # A brace right after a letter, a hat, an underscore or another group belongs to LaTeX.
       | (?P<word>[^\s,:{{}}\[\]"“](?:[^\n,:{{}}\[\]"“`]|(?<=[\w^}}]){_GROUP})*+)
     )
     """,
@@ -155,7 +155,7 @@ def _read_repaired(text: str, start: int, key: str) -> tuple[Node, Container[int
     nested = [t.start for t in region.tokens if t.kind in "{["] if region.closed else []
     node = _node(json_repair.loads(_skeleton(region)), region)
     if isinstance(node, list) and not region.closed and region.tokens[-1].kind in "{,":
-        node.append(None)  # the text ends where a further part was to come
+        node.append(None)  # the text ends where one more part was expected
     return node, frozenset(nested)
 
 

@@ -100,7 +100,7 @@ def _header(log: dict[str, Any]) -> _Header:
 
 
 def _needed(sample: Any, where: str) -> dict[str, Any]:
-    """The parts of a sample that are read, with texts in the place of references to them."""
+    """The parts of a sample that are read, with texts instead of references to them."""
     if not isinstance(sample, dict):
         raise DataError(f"{where}: not a JSON object.", next_step="Check the file.")
     kept = {name: sample[name] for name in _KEPT if name in sample}

@@ -55,7 +55,7 @@ def _check(options: ImportOptions) -> None:
     if options.columns.get("id") not in (None, "", "custom_id"):
         raise UsageError(
             "The ids of a batch are its custom ids.",
-            next_step="Give --column id= to tell problems by their question, or leave it out.",
+            next_step="Give --column id= to know problems by their question, or leave it out.",
         )
     if options.columns.get("id") == "" and options.requests is None:
         raise UsageError(
