@@ -375,7 +375,7 @@ def test_rows_that_cannot_be_mapped_keep_their_place() -> None:
 def sampled(name: str, count: int) -> list[Trajectory]:
     from divtok.generate.jobs import Job, generate_batch
     from divtok.models.load import load_model
-    from divtok.problems.benchmarks import load_benchmark
+    from divtok.problems.benchmark import load_benchmark
     from divtok.records import Sampling
 
     sampling = Sampling(temperature=1.0, top_p=1.0, max_length=200)

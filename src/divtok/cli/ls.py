@@ -66,13 +66,13 @@ def _sets() -> list[dict[str, Any]]:
 
 
 def _families() -> list[dict[str, Any]]:
-    from divtok.families.presets import FAMILIES
+    from divtok.families.family import FAMILIES
 
-    return [dataclasses.asdict(family) for family in FAMILIES.values()]
+    return [dataclasses.asdict(family) for family in FAMILIES]
 
 
 def _benchmarks() -> list[dict[str, Any]]:
-    from divtok.problems.benchmarks import BENCHMARKS
+    from divtok.problems.benchmark import BENCHMARKS
 
     return [
         {"name": b.name, "summary": b.summary, "source": b.source.describe()} for b in BENCHMARKS

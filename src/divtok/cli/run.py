@@ -31,7 +31,7 @@ from divtok.cli.options import (
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.evaluate.fit import ThetaFit
-from divtok.families.presets import get_family
+from divtok.families.family import get_family
 from divtok.progress import say
 from divtok.records import Evaluation
 from divtok.store.run import Run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -21,16 +21,17 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
-from divtok.config.tree import override_tree, read_tree
+from divtok.config.tree import override_tree
 from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
-from divtok.errors import ConfigError, did_you_mean
-from divtok.families.presets import FAMILIES, Family, Generator, get_family
+from divtok.errors import ConfigError, UsageError
+from divtok.families.family import Family, Generator, get_family
 from divtok.generate.extra_body import extra_body_problems
 from divtok.models.load import DType
 from divtok.protocols.prompts import Protocol
 from divtok.records import Sampling, Scalar
+from divtok.strict_yaml import NOT_SHOWN, invalid, read_tree
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Engine = Literal["transformers", "vllm", "api", "imported"]
@@ -109,7 +110,9 @@ class ApiSection(CallsSection):
     def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
         wrong = extra_body_problems(value)
         if wrong:
-            raise PydanticCustomError("extra_body", "{wrong}", {"wrong": "; ".join(wrong)})
+            raise PydanticCustomError(
+                NOT_SHOWN, "{wrong}. Leave it out of extra_body", {"wrong": "; ".join(wrong)}
+            )
         return value
 
 
@@ -232,9 +235,10 @@ class RunConfig(Section):
     @field_validator("family")
     @classmethod
     def _known_family(cls, name: str) -> str:
-        if name not in FAMILIES:
-            hint = did_you_mean(name, FAMILIES)
-            raise PydanticCustomError("unknown_family", "unknown family. {hint}", {"hint": hint})
+        try:
+            get_family(name)
+        except UsageError as error:
+            raise PydanticCustomError("family", "{why}", {"why": str(error)}) from error
         return name
 
     @property
@@ -302,7 +306,7 @@ class RunConfig(Section):
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a file (or none) with `dotted.key=value` overrides on top."""
-    tree: dict[str, Any] = {} if path is None else read_tree(path)
+    tree: dict[str, Any] = {} if path is None else read_tree(path, noun="config file")
     tree = override_tree(tree, overrides)
     return parse_config(tree, source="the overrides" if path is None else str(path))
 
@@ -311,8 +315,7 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        problems = " ".join(_describe(item) for item in error.errors())
-        raise ConfigError(f"Config error in {source}: {problems}") from error
+        raise invalid(error, RunConfig, source=source) from error
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -332,32 +335,3 @@ def resolve(config: RunConfig) -> RunConfig:
 def to_yaml(config: RunConfig) -> str:
     """The config as the text of run.yaml."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-
-
-def _describe(item: ErrorDetails) -> str:
-    """One validation error as a phrase that names the key."""
-    path = [str(part) for part in item["loc"]]
-    key = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        known = _section_at(path[:-1]).model_fields
-        return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
-    if item["type"] == "extra_body":
-        # Without its value, which may be a secret.
-        return f"{key}: {item['msg']}. Leave it out of extra_body."
-    shown = repr(item["input"])
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    message = item["msg"][0].lower() + item["msg"][1:]
-    return f"{key} = {shown}: {message}" + ("" if message[-1] in ".?" else ".")
-
-
-def _section_at(path: Sequence[str]) -> type[BaseModel]:
-    section: type[BaseModel] = RunConfig
-    for part in path:
-        if part.isdigit():
-            continue  # the place in a list, whose items the last step has found
-        annotation: Any = section.model_fields[part].annotation
-        if get_origin(annotation) is list:
-            (annotation,) = get_args(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section = annotation
-    return section

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from divtok.config.run import RunConfig
 from divtok.errors import ConfigError
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.paper.recipe import NamedRun
 from divtok.planning import costs
 from divtok.planning.model_facts import API_MODELS, Found, find_model
@@ -29,20 +29,9 @@ from divtok.planning.workload import (
     models_used,
     notes,
 )
-from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
+from divtok.problems.benchmark import BENCHMARKS, load_benchmark
 
 Device = Literal["gpu", "cpu"]
-
-# A hub benchmark is not fetched for planning.
-HUB_PROBLEMS = {
-    "math500": 500,
-    "amc23": 40,
-    "aime24": 30,
-    "aime25": 30,
-    "hmmt25": 30,
-    "hmmt26": 33,
-    "math-train": 12_000,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +180,12 @@ def problem_count(config: RunConfig, benchmark: str) -> int:
     file = config.benchmark_files.get(benchmark)
     if file is not None:
         return len(load_benchmark(benchmark, file=Path(file), limit=config.limit))
-    source = BENCHMARKS.get(benchmark).source
-    count = source.count if isinstance(source, EmbeddedSource) else HUB_PROBLEMS.get(benchmark)
+    count = BENCHMARKS.get(benchmark).source.count  # nothing is fetched for planning
     if count is None:
         raise ConfigError(
             f"How many problems '{benchmark}' has is not known before it is fetched.",
-            next_step=f"Give a local file to plan with: benchmark_files.{benchmark}=PATH",
+            next_step="Write 'count' in its benchmark file, or give a local file to plan with: "
+            f"benchmark_files.{benchmark}=PATH",
         )
     return count if config.limit is None else min(count, config.limit)
 

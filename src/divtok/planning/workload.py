@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from divtok.config.run import RunConfig
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.planning import costs
 from divtok.planning.model_facts import API_MODELS, ModelFact
 from divtok.planning.stored import Stored, StoredCell

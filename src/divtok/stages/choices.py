@@ -10,7 +10,7 @@ from pathlib import Path
 from divtok.config.run import FOREIGN_ENGINES, RunConfig
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.projection import Projection
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.score import Estimator, expand_estimators
 from divtok.stages.common import digest_of, reader_tokenizer, scored_pairs
 

@@ -18,7 +18,7 @@ import numpy as np
 from divtok.config.run import RunConfig
 from divtok.errors import DataError
 from divtok.evidence.prm import load_prm
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.generate.engines.chat import Replied, reply_all
 from divtok.generate.replies import reply_batch
 from divtok.models.load import load_model, load_tokenizer

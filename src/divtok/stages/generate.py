@@ -15,12 +15,12 @@ from pathlib import Path
 
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import ConfigError
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.generate.engines.chat import Response, respond_all
 from divtok.generate.engines.vllm import check_sampling, load_vllm
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import load_model
-from divtok.problems.benchmarks import load_benchmark, problems_digest
+from divtok.problems.benchmark import load_benchmark, problems_digest
 from divtok.progress import track
 from divtok.records import Problem, Trajectory
 from divtok.stages.calls import added_up, api_options, has_answered, say_what_calls_took

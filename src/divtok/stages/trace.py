@@ -13,7 +13,7 @@ from pathlib import Path
 
 from divtok.config.run import FOREIGN_ENGINES, RunConfig, TraceSection
 from divtok.evidence.projection import Projection
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.models.load import load_model, pick_place
 from divtok.packed.parts import find_head
 from divtok.progress import track
