@@ -19,11 +19,11 @@ from unittest.mock import patch
 
 import torch
 
-from divtok.families.presets import FAMILIES
+from divtok.families.family import get_family
 from divtok.generate import decoding
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Trajectory
 
@@ -33,7 +33,7 @@ WAYS = ("carried", "leaving")
 
 def plan(model: str, protocol: str, count: int) -> list[Job]:
     """The first jobs of a run, in its order: all samples of a problem in a row."""
-    generator = next(g for g in FAMILIES["tiny"].generators if g.model == model)
+    generator = get_family("tiny").generator(model)
     samples = generator.samples[BENCHMARK]
     problems = load_benchmark(BENCHMARK, limit=-(-count // samples))
     jobs = [

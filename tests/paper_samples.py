@@ -15,7 +15,7 @@ import pytest
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.paper.recipe import TINY, NamedRun, Recipe, named_runs, recipes
 from divtok.paper.run_tables import Material
 from divtok.records import (

@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import divtok
 from divtok.errors import EXIT_NOTHING, EXIT_USAGE, NothingScoredError, UsageError
-from divtok.families.presets import FAMILIES, theta_for
+from divtok.families.family import FAMILIES, default_theta, theta_for
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.trace.pair import Pair
@@ -23,7 +23,7 @@ from divtok.trace.spans import token_texts
 QUESTION = "Ada has 12 eggs. Ada buys 30 more eggs. How many eggs does Ada have now?"
 RESPONSE = r"12 plus 30 is 42. The answer is \boxed{42}."
 ODD = "Für 30 €: <b>日本</b> 🙂 \ufffd & naïve <|im_end|> " + r"\boxed{42}"
-THETA = FAMILIES["tiny"].theta
+THETA = FAMILIES.get("tiny").theta
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def test_unknown_names_are_refused(pair: Pair) -> None:
         divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator="dtc_lim")
     with pytest.raises(UsageError, match="'nsl' has no parameter 'k'"):
         divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator="nsl", k=3)
-    with pytest.raises(UsageError, match="'tony' alone is no pair") as caught:
+    with pytest.raises(UsageError, match="'tony' alone is not a pair") as caught:
         divtok.load_pair("tony")
     assert caught.value.exit_code == EXIT_USAGE
-    assert "tiny, qwen2.5" in str(caught.value)
+    assert "qwen3, tiny" in str(caught.value)
 
 
 @pytest.mark.parametrize("response", ["", "  \n"])
@@ -132,7 +132,8 @@ def test_wrong_kinds_of_input_are_named(pair: Pair) -> None:
 
 
 def test_a_family_brings_its_theta_with_the_pair(pair: Pair) -> None:
-    assert pair.theta == THETA
+    assert pair.family == "tiny"
+    assert default_theta(pair.p.name, pair.q.name, family=pair.family) == THETA
     with pytest.raises(UsageError, match="no theta for them"):
         theta_for("one", "two")
 

@@ -142,3 +142,28 @@ def test_the_readme_example_gives_what_it_says():
     assert isinstance(result, divtok.Result)
     assert f"result.value  # {result.value:g}" in code
     assert f"result.count  # {result.count} divergent" in code
+
+
+def test_the_examples_of_families_and_benchmarks_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from plug_in_samples import announce, write_package
+
+    from divtok.families.family import FAMILIES
+    from divtok.problems.benchmark import BENCHMARKS
+
+    text = (REFERENCE / "families-and-benchmarks.md").read_text(encoding="utf-8")
+    files = dict(re.findall(r"```yaml\n# (\w+\.yaml)(.*?)```", text, flags=re.DOTALL))
+    files = {name: f"# {rest}" for name, rest in files.items()}
+    assert list(files) == ["mine.yaml", "school.yaml", "house.yaml"]
+    write_package(tmp_path, "my_families", {"mine.yaml": files.pop("mine.yaml")})
+    write_package(tmp_path, "my_benchmarks", files)
+    mine = announce(monkeypatch, FAMILIES, tmp_path, mine="my_families").get("mine")
+    benchmarks = announce(monkeypatch, BENCHMARKS, tmp_path, mine="my_benchmarks")
+    assert benchmarks.get("school").source.describe() == "hub: openai/gsm8k (main)"
+    assert benchmarks.get("house").source.describe().endswith("house.jsonl")
+    for name in (*mine.benchmarks, mine.fit_benchmark):
+        assert name in benchmarks
+        assert mine.generators[0].samples[name] > 0
+    for group in re.findall(r'entry-points\."(.*?)"', text):
+        assert group in (FAMILIES.group, BENCHMARKS.group)

@@ -188,3 +188,30 @@ def test_a_package_of_data_files_is_read(
     things: Registry[int] = Registry("thing", group="divtok.things", home=home, read_module=read)
     assert things.names() == [f"of {home}"]
     announced.points = []
+
+
+def test_what_ships_is_divtoks_also_where_a_plug_in_asks_first(
+    home: str, announced: Announced
+) -> None:
+    def read(module: ModuleType) -> Iterable[tuple[str, int]]:
+        return [("seven", 7)]
+
+    things: Registry[int] = Registry("thing", group="divtok.things", home=home, read_module=read)
+    others: Registry[int] = Registry("other", group="divtok.things")
+    announced.points = [plug_in("x", lambda: others.add("x", things.get("seven")))]
+    assert others.get("x") == 7
+    assert (others.origin("x"), things.origin("seven")) == ("theirs 1.2", "divtok")
+
+
+def test_a_plug_in_whose_files_are_wrong_is_not_forgotten(announced: Announced) -> None:
+    def read(module: ModuleType) -> Iterable[tuple[str, int]]:
+        raise UsageError("There is an error in their file.")
+
+    things: Registry[int] = Registry("thing", group="divtok.things", read_module=read)
+    things.add("one", 1)
+    announced.points = [plug_in("two", lambda: ModuleType("theirs"))]
+    assert "one" in things
+    assert announced.reads == 0  # no plug-in is looked for where the name is known
+    for _ in range(2):
+        with pytest.raises(UsageError, match="an error in their file"):
+            assert "two" not in things

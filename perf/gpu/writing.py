@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from divtok.families.presets import FAMILIES
+from divtok.families.family import get_family
 from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.steps import Writer, can_step
 from divtok.models.load import LoadedModel, load_model
 from divtok.packed.probe import allowed_gap, gap
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.records import Sampling, Trajectory
 from perf.gpu.findings import Finding
 from perf.gpu.models import QWEN_15B, SHAPES, build
@@ -39,7 +39,7 @@ def check(device: torch.device) -> Iterator[Finding]:
             yield _stepped(build(shape, device, dtype, end=None))
     for name in MODELS:
         here, there = (load_model(name, device=place, dtype="float32") for place in (device, "cpu"))
-        most = next(g for g in FAMILIES["tiny"].generators if g.model == name).sampling.max_length
+        most = get_family("tiny").generator(name).sampling.max_length
         for kind, sampling in SAMPLINGS.items():
             jobs = [
                 Job(problem, sample, name, "cot", replace(sampling, max_length=most))

@@ -14,7 +14,7 @@ import numpy as np
 from divtok.divergences.divergence import beside_kernels
 from divtok.errors import NothingScoredError, UsageError
 from divtok.evidence.kind import EVIDENCE
-from divtok.families.presets import FAMILIES, theta_for
+from divtok.families.family import FAMILIES, default_theta
 from divtok.models.load import DType
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Scalar, Trace
@@ -86,16 +86,15 @@ def load_pair(
     model is a folder, a hub id or a GGUF file. q lies where p does unless `q_device` is given;
     `device_map="auto"` spreads each over all GPUs instead.
     """
-    theta = None
+    family = None
     if q is None:
         if p not in FAMILIES:
             raise UsageError(
-                f"'{p}' alone is no pair.",
-                next_step=f"Give two models, or a family: {', '.join(FAMILIES)}.",
+                f"'{p}' alone is not a pair.",
+                next_step=f"Give two models, or a family: {', '.join(FAMILIES.names())}.",
             )
-        family = FAMILIES[p]
-        theta = family.theta
-        p, q = family.pair_for(family.generators[0])
+        family, preset = p, FAMILIES.get(p)
+        p, q = preset.pair_for(preset.generators[0])
     pair = load_models(
         p,
         q,
@@ -106,7 +105,7 @@ def load_pair(
         q_device=q_device or device,
         device_map=device_map,
     )
-    return replace(pair, theta=theta)
+    return replace(pair, family=family)
 
 
 def confidence(
@@ -115,21 +114,23 @@ def confidence(
     *,
     pair: Pair | ServerPair,
     theta: float | None = None,
+    generator: str | None = None,
     estimator: str = "dtc_lin",
     **parameters: Scalar,
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
 
-    `theta` is by default that of the family the pair was loaded by, or else of the family in which
-    p is a generator and q the auxiliary. The response is tokenised by p's tokenizer;
-    `Pair.trace_ids` takes token ids as they are.
+    `theta` is by default that of the family the pair was loaded by. A pair of two models has that
+    of the family which pairs them: where p is the `generator`, who wrote the response, the
+    white-box one; otherwise, also where that is not said, the black-box one, if there is one. The
+    response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
     """
     _check_inputs(question, response, pair)
     if not response.strip():
         raise NothingScoredError("The response cannot be scored: there is no text in it.")
     if theta is None:
-        preset = pair.theta if isinstance(pair, Pair) else None
-        theta = theta_for(pair.p.name, pair.q.name) if preset is None else preset
+        family = pair.family if isinstance(pair, Pair) else None
+        theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
     spec = ESTIMATORS.get(estimator)
     _check_evidence(spec)

@@ -15,7 +15,7 @@ It knows nothing about what it holds.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -68,13 +68,7 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The thing of this name; imports no more than what may hold it."""
-        if name not in self._things:
-            self._import_home([m for m in self._waiting_modules() if m == name.replace("-", "_")])
-        if name not in self._things:
-            self._load([p for p in self._waiting_points() if p.name == name])
-        if name not in self._things:
-            self._load_all()
-        if name not in self._things:
+        if name not in self:
             raise UsageError(
                 f"Unknown {self.noun} '{name}'.", next_step=did_you_mean(name, self._things)
             )
@@ -89,8 +83,14 @@ class Registry(Generic[T]):
         self.get(name)
         return self._origins[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.names()
+    def __contains__(self, name: str) -> bool:
+        if name not in self._things:
+            self._import_home([m for m in self._waiting_modules() if m == name.replace("-", "_")])
+        if name not in self._things:
+            self._load([p for p in self._waiting_points() if p.name == name])
+        if name not in self._things:
+            self._load_all()
+        return name in self._things
 
     def __iter__(self) -> Iterator[T]:
         self._load_all()
@@ -104,8 +104,9 @@ class Registry(Generic[T]):
         if self._home_left is None:
             home = None if self._home is None else import_module(self._home)
             if home is not None and self._read_module is not None:
+                with _from(OWN):  # a plug-in may be what asks first
+                    self._add_all(self._read_module(home))
                 self._home_left = []
-                self._add_all(self._read_module(home))
                 return []
             paths = [] if home is None else home.__path__
             self._home_left = sorted(module.name for module in pkgutil.iter_modules(paths))
@@ -115,7 +116,8 @@ class Registry(Generic[T]):
         for name in names:
             if name in self._waiting_modules():
                 self._waiting_modules().remove(name)
-                import_module(f"{self._home}.{name}")
+                with _from(OWN):
+                    import_module(f"{self._home}.{name}")
 
     def _waiting_points(self) -> list[EntryPoint]:
         if self._points_left is None:
@@ -126,14 +128,16 @@ class Registry(Generic[T]):
         for point in points:
             self._waiting_points().remove(point)
             try:
-                with _from(point):
+                with _from(_package_of(point)):
                     thing = point.load()
                     if point.attr:
                         self._add_all([(point.name, thing)])
                     elif self._read_module is not None:
                         self._add_all(self._read_module(thing))
-            except (ImportError, AttributeError) as error:
+            except (DivtokError, ImportError, AttributeError) as error:
                 self._waiting_points().append(point)  # the next look-up must not miss it in silence
+                if isinstance(error, DivtokError):
+                    raise
                 raise DivtokError(
                     f"The plug-in '{point.name}' ({point.value}) cannot be imported: {error}.",
                     next_step=f"Repair or uninstall it; its entry-point group is {self.group}.",
@@ -144,10 +148,14 @@ class Registry(Generic[T]):
             self.add(name, thing)
 
 
-@contextmanager
-def _from(point: EntryPoint) -> Iterator[None]:
+def _package_of(point: EntryPoint) -> str:
     dist = point.dist
-    _registering.append("a plug-in" if dist is None else f"{dist.name} {dist.version}")
+    return "a plug-in" if dist is None else f"{dist.name} {dist.version}"
+
+
+@contextmanager
+def _from(origin: str) -> Generator[None]:
+    _registering.append(origin)
     try:
         yield
     finally:

@@ -17,14 +17,14 @@ from model_server import ModelServer
 import divtok as package
 from divtok import api
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
-from divtok.families.presets import FAMILIES
+from divtok.families.family import FAMILIES
 from divtok.trace.pair import Pair
 
 P, Q = "divtok/tiny-0.5m", "divtok/tiny-0.3m"
 QUESTION = "Ada has 12 eggs. Ada buys 30 more eggs. How many eggs does Ada have now?"
 RESPONSE = r"12 plus 30 is 42. The answer is \boxed{42}."
 ODD = "Für 30 €: <b>日本</b> 🙂 [red]x[/red] " + r"\boxed{42}"
-THETA = FAMILIES["tiny"].theta
+THETA = FAMILIES.get("tiny").theta
 
 Said = Callable[..., Outcome]
 
@@ -271,7 +271,7 @@ def test_a_pair_that_no_family_knows_needs_a_theta(say: Said) -> None:
 
 
 def test_a_model_that_is_not_there(say: Said) -> None:
-    said = say(*GIVEN, "--pair", "divtok/tiny-9m", Q)
+    said = say(*GIVEN, "--pair", "divtok/tiny-9m", Q, "--theta", "0.5")
     assert said.code == EXIT_ERROR
     assert "divtok/tiny-9m" in said.error_line
 
@@ -327,8 +327,8 @@ def test_a_familys_theta_holds_through_servers(
     """Two families may share a pair and have thetas of their own, as qwen2.5 and blackbox do."""
     from dataclasses import replace
 
-    other = replace(FAMILIES["tiny"], name="other", reader=P, theta=0.4)
-    monkeypatch.setitem(FAMILIES, "other", other)
+    other = replace(FAMILIES.get("tiny"), name="other", reader=P, theta=0.4)
+    monkeypatch.setitem(FAMILIES._things, "other", other)
     here = json.loads(say(*GIVEN, "--family", "other", "--json").out)
     served = json.loads(say(*GIVEN, "--family", "other", "--servers", *urls, "--json").out)
     assert (here["theta"], served["theta"]) == (0.4, 0.4)

@@ -50,7 +50,7 @@ def problems_file(path: Path, *identities: str) -> None:
         (["=1"], 2, "'=1' is not an override."),
         (["score..theta=1"], 2, "'score..theta=1' is not an override."),
         (["seed.x=1", "seed=[1"], 2, "Not valid YAML in 'seed=[1'"),
-        (["--family", "tny"], 2, "unknown family. Did you mean 'tiny'?"),
+        (["--family", "tny"], 2, "unknown family 'tny'. Did you mean 'tiny'?"),
         (["score.estimators=['dtc_lim']"], 2, "Unknown estimator 'dtc_lim'. Did you mean"),
         (["generators=['divtok/tiny-5m']"], 2, "has no generator 'divtok/tiny-5m'. Did you mean"),
         (["benchmarks=['arith-eas']"], 2, "Unknown benchmark 'arith-eas'. Did you mean"),
@@ -67,7 +67,7 @@ def problems_file(path: Path, *identities: str) -> None:
         (
             ["benchmarks=['mine']", "benchmark_files.mine=twice.jsonl", "samples=1"],
             1,
-            "twice.jsonl, line 3: the id 'a' already stands at line 1.",
+            "twice.jsonl, line 3: the id 'a' is already that of twice.jsonl, line 1.",
         ),
         (
             ["benchmarks=['mine']", "benchmark_files.mine=one.jsonl"],

@@ -14,7 +14,7 @@ from console import Command
 from divtok.cli.options import config_from
 from divtok.config.run import load_config, resolve
 from divtok.evaluate.fit import PAPER_GRID
-from divtok.families.presets import FAMILIES, get_family
+from divtok.families.family import FAMILIES, get_family
 from divtok.records import Verdict
 from divtok.stages import evaluate as results
 from divtok.store.run import Run
@@ -60,7 +60,7 @@ def test_run_prints_both_tables_and_tells_its_progress_apart(finished: FinishedR
     assert "AUROC (%, higher is better)" in said.out
     for stage in ("generate", "grade", "trace"):
         assert any(line.startswith(stage) and "8/8" in line for line in said.err.splitlines())
-    theta = FAMILIES["tiny"].theta
+    theta = FAMILIES.get("tiny").theta
     assert f"score: 8 estimators, 64 confidences at theta {theta:g}" in said.err
     assert str(finished.folder / "report" / "README.md") in said.err
 
@@ -150,7 +150,7 @@ def test_evaluate_says_how_many_tokens_lie_near_theta(
     rows = json.loads(divtok("evaluate", finished.folder, "--json").out)
     (found,) = rows[0]["near_theta"]
     assert all(row["near_theta"] == [found] for row in rows), "there is one generator"
-    assert (found["generator"], found["theta"]) == (GENERATOR, FAMILIES["tiny"].theta)
+    assert (found["generator"], found["theta"]) == (GENERATOR, FAMILIES.get("tiny").theta)
     low, high = found["theta"] - found["band_bits"], found["theta"] + found["band_bits"]
     bits = [trace.jsd_bits[trace.reasoning()] for trace in run.traces.read()]
     near = [int(((b >= low) & (b <= high)).sum()) for b in bits]
@@ -160,7 +160,7 @@ def test_evaluate_says_how_many_tokens_lie_near_theta(
     counts = [-c.value for c in run.confidences.read() if c.estimator == "count" and c.value]
     assert found["count"] == sum(counts)
     line = " ".join(divtok("evaluate", finished.folder).out.partition("Near theta: ")[2].split())
-    assert line.startswith(f"{GENERATOR} with {FAMILIES['tiny'].auxiliary}: ")
+    assert line.startswith(f"{GENERATOR} with {FAMILIES.get('tiny').auxiliary}: ")
     assert f"{found['tokens']:,} reasoning tokens" in line
     assert f"within {found['band_bits']:g} bits of theta {found['theta']:g}" in line
     assert "Near theta: " in finished.said.out
@@ -227,7 +227,7 @@ def test_fit_chooses_a_theta_of_the_grid(tmp_path: Path, divtok: Command) -> Non
     assert chosen["ece"] == pytest.approx(lowest, abs=1e-12)
     counts = [point["mean_count"] for point in found["curve"]]
     assert counts == sorted(counts, reverse=True)
-    smallest = FAMILIES["tiny"].generators[0]
+    smallest = FAMILIES.get("tiny").generators[0]
     assert found["n"] + found["excluded"] == 4 * smallest.samples["arith-fit"]
     run = Run.open(folder)
     assert {t.generator for t in run.trajectories.read()} == {smallest.model}
@@ -242,7 +242,7 @@ def test_demo_shows_tokens_tables_and_what_to_look_at(tmp_path: Path, divtok: Co
         "ECE (%",
         "AUROC (%",
         "What to look at",
-        f"theta = {FAMILIES['tiny'].theta:g} bits",
+        f"theta = {FAMILIES.get('tiny').theta:g} bits",
     ):
         assert text in said.out
     assert " nan" not in said.out

@@ -15,7 +15,7 @@ from divtok.cli.score import _read_by
 from divtok.config.run import load_config
 from divtok.config.tree import override_tree
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE, UsageError
-from divtok.families.presets import FAMILIES
+from divtok.families.family import FAMILIES
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import response_ids
 from divtok.records import Verdict
@@ -109,7 +109,7 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
     assert said.code == EXIT_OK, said.err
     run = Run.open(imported)
     config = results.stored_config(run)
-    assert config.score.theta == FAMILIES["tiny"].theta
+    assert config.score.theta == FAMILIES.get("tiny").theta
     assert (config.trace.reader, config.trace.auxiliary) == (GENERATOR, AUXILIARY)
     assert {(t.p, t.q) for t in run.traces.read()} == {(GENERATOR, AUXILIARY)}
     tokenizer = load_tokenizer(GENERATOR)
@@ -118,7 +118,7 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
         assert trace.retokenized
         assert len(trace) == len(response_ids(tokenizer, texts[trace.key]))
     thetas = {c.params["theta"] for c in run.confidences.read() if c.estimator == "dtc_lin"}
-    assert thetas == {FAMILIES["tiny"].theta}
+    assert thetas == {FAMILIES.get("tiny").theta}
     # Five gold answers: three right, two wrong, and the sixth row is left out.
     assert ": 1 without a gold answer, which" in " ".join(said.out.split())
     (evaluation,) = [e for e in run.evaluations.read() if e.estimator == "dtc_lin"]
@@ -138,7 +138,7 @@ def test_a_family_brings_its_pair_and_theta(divtok: Command, imported: Path) -> 
     assert said.code == EXIT_OK, said.err
     run = Run.open(imported)
     config = results.stored_config(run)
-    assert (config.family, config.score.theta) == ("tiny", FAMILIES["tiny"].theta)
+    assert (config.family, config.score.theta) == ("tiny", FAMILIES.get("tiny").theta)
     assert config.generators == ["gpt"]
     assert {(t.p, t.q) for t in run.traces.read()} == {(GENERATOR, AUXILIARY)}
     first = divtok("evaluate", imported, "--json")
@@ -218,7 +218,7 @@ def test_what_a_family_leaves_of_an_earlier_pair() -> None:
     assert changed == {
         "family": "qwen3",
         "trace": {"reader": None, "auxiliary": None},
-        "score": {"theta": FAMILIES["qwen3"].theta},
+        "score": {"theta": FAMILIES.get("qwen3").theta},
     }
     with pytest.raises(UsageError, match="No family pairs"):
         _read_by(("x", "y"), None, [], foreign=True)
@@ -237,7 +237,7 @@ def test_fit_from_a_run_is_the_fit_of_its_traces(divtok: Command, imported: Path
     assert f"\ntheta = {known.theta:g}\n" in words.out
     assert "5 responses" in " ".join(words.out.split())  # a long path breaks its line anywhere
     # It only reads: the run keeps its theta.
-    assert results.stored_config(Run.open(imported)).score.theta == FAMILIES["tiny"].theta
+    assert results.stored_config(Run.open(imported)).score.theta == FAMILIES.get("tiny").theta
 
 
 def test_fit_from_a_run_without_traces_or_gold(divtok: Command, imported: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divtok.config.run import RunConfig, load_config, parse_config, to_yaml
-from divtok.config.tree import MAX_CONFIG_BYTES
 from divtok.errors import EXIT_USAGE, ConfigError, UsageError
-from divtok.families.presets import get_family
+from divtok.families.family import get_family
 from divtok.records import Sampling
+from divtok.strict_yaml import MAX_YAML_BYTES
 
 Load = Callable[..., RunConfig]
 
@@ -87,7 +87,7 @@ def test_all_errors_are_in_one_message(load: Load) -> None:
     message = str(caught.value)
     assert "run.yaml" in message
     for part in (
-        "family = 'qwen9': unknown family. Did you mean",
+        "family = 'qwen9': unknown family 'qwen9'. Did you mean",
         "unknown key 'famly'",
         "samples = 0: ",
         "sampling.top_p = 3: ",
@@ -236,9 +236,10 @@ def test_an_override_that_is_no_yaml_is_refused() -> None:
         ("seed", "not a mapping of keys to values"),
         ("3", "not a mapping of keys to values"),
         ("1: 2", "keys should be strings"),
-        ("seed: 1\nlimit: 2\nseed: 3", "The key 'seed' stands twice in"),
-        ("score:\n  n: 3\n  n: 4", "The key 'n' stands twice in"),
-        ("# " + "x" * MAX_CONFIG_BYTES, "is over 1000000 bytes"),
+        ("seed: 1\nlimit: 2\nseed: 3", "The key 'seed' is given twice in"),
+        ("score:\n  n: 3\n  n: 4", "The key 'n' is given twice in"),
+        ("trace:\n  also: [{reader: a, reader: b}]", "The key 'reader' is given twice in"),
+        ("# " + "x" * MAX_YAML_BYTES, "is over 1000000 bytes"),
     ],
 )
 def test_a_file_that_is_no_config_is_named(load: Load, text: Any, message: str) -> None:
@@ -255,8 +256,8 @@ def test_an_alias_bomb_is_refused_at_once(load: Load) -> None:
         load("\n".join(["l0: &l0 [x]", *levels]))
 
 
-def test_a_key_that_stands_twice_is_named_with_its_line(load: Load) -> None:
-    with pytest.raises(ConfigError, match=r"'seed' stands twice in .*run\.yaml, line 3"):
+def test_a_key_given_twice_is_named_with_its_line(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"'seed' is given twice in .*run\.yaml, line 3"):
         load("seed: 1\nlimit: 2\nseed: 3")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from divtok.trace.extras import Extras, ProjectedHead
 from safetensors.torch import load_file, save_file
 from trace_samples import SavedPair, bigram_reader, trajectory
 
@@ -20,7 +21,6 @@ from divtok.evidence.projection import FitFacts, Projection
 from divtok.evidence.projection_fit import StatePair, fit_projection, split_trajectories
 from divtok.packed.parts import Head
 from divtok.records import Reading, Trajectory
-from divtok.trace.extras import Extras, ProjectedHead
 from divtok.trace.pair import Pair
 from divtok.trace.reader import load_reader
 from divtok.trace.readings import read_states, read_trajectories
@@ -375,7 +375,7 @@ def test_rows_that_cannot_be_mapped_keep_their_place() -> None:
 def sampled(name: str, count: int) -> list[Trajectory]:
     from divtok.generate.jobs import Job, generate_batch
     from divtok.models.load import load_model
-    from divtok.problems.benchmarks import load_benchmark
+    from divtok.problems.benchmark import load_benchmark
     from divtok.records import Sampling
 
     sampling = Sampling(temperature=1.0, top_p=1.0, max_length=200)

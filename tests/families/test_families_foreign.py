@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from divtok.config.run import RunConfig, load_config, parse_config, resolve, to_yaml
 from divtok.errors import ConfigError, UsageError
-from divtok.families.presets import FAMILIES, get_family
+from divtok.families.family import FAMILIES, get_family
 from divtok.records import Sampling
 
 READER, AUXILIARY = "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"
@@ -34,7 +34,7 @@ def load(tmp_path: Path) -> Load:
     return load_text
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", list(FAMILIES), ids=lambda family: family.name)
 def test_a_foreign_generator_keeps_nothing_of_another_models_card(family: Any) -> None:
     first = family.generators[0]
     found = family.generator("gpt-4o-mini", foreign=True)
@@ -72,7 +72,7 @@ def test_a_white_box_familys_smallest_generator_reads_a_foreign_one(name: str, r
 
 
 def test_a_generator_of_the_family_is_its_own_also_where_its_text_comes_from_elsewhere() -> None:
-    for family in FAMILIES.values():
+    for family in FAMILIES:
         for generator in family.generators:
             assert family.generator(generator.model, foreign=True) is generator
 

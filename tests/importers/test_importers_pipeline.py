@@ -275,7 +275,7 @@ def test_an_unknown_family_is_refused_before_anything_is_stored(tmp_path: Path) 
 def test_names_too_many_for_a_config_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "MAX_CONFIG_BYTES", 10_000)
+    monkeypatch.setattr(imports, "MAX_YAML_BYTES", 10_000)
     path = write_lines(
         tmp_path / "a.jsonl", [{**line(f"q{n}"), "model": f"{n}" * 100} for n in range(100)]
     )

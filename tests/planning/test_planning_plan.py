@@ -134,9 +134,12 @@ def test_limits_files_and_samples_change_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_of_unknown_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from divtok.planning import benchmark_sizes as module
 
-    monkeypatch.delitem(module.HUB_PROBLEMS, "amc23")
+    from divtok.problems.benchmark import BENCHMARKS
+
+    amc = BENCHMARKS.get("amc23")
+    unknown = replace(amc, source=replace(amc.source, count=None))  # type: ignore[type-var]
+    monkeypatch.setitem(BENCHMARKS._things, "amc23", unknown)
     with pytest.raises(ConfigError, match=r"'amc23'.*benchmark_files\.amc23=PATH"):
         plan_of("table-whitebox", "gemma3")
 

@@ -18,7 +18,8 @@ from divtok.problems.arithmetic import (
     arithmetic_problems,
     stories,
 )
-from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
+from divtok.problems.benchmark import BENCHMARKS, load_benchmark
+from divtok.problems.sources import EmbeddedSource
 
 SPLITS: tuple[Split, ...] = ("train", "test", "fit")
 EMBEDDED = sorted(b.name for b in BENCHMARKS if isinstance(b.source, EmbeddedSource))

@@ -7,18 +7,13 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from divtok.errors import DataError, MissingExtraError, UsageError
-from divtok.problems.benchmarks import (
-    BENCHMARKS,
-    HubSource,
-    load_benchmark,
-    problems_digest,
-)
+from divtok.problems.benchmark import BENCHMARKS, load_benchmark, problems_digest
+from divtok.problems.sources import HubSource
 from divtok.records import Problem
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "benchmarks"
@@ -44,8 +39,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Any, ...]
     def install(answer: Any) -> list[tuple[Any, ...]]:
         asked: list[tuple[Any, ...]] = []
 
-        def load_dataset(name: str, *, split: str, revision: str | None) -> Any:
-            asked.append((name, split, revision))
+        def load_dataset(path: str, name: str | None, *, split: str, revision: str | None) -> Any:
+            asked.append((path, name, split, revision))
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -57,7 +52,41 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Any, ...]
 
 
 def test_the_hub_benchmarks_are_those_of_the_paper_and_one_to_fit_with() -> None:
-    assert {b.name for b in BENCHMARKS if isinstance(b.source, HubSource)} == HUB
+    found = {
+        b.name: (b.source.dataset, b.source.split, b.source.fields.question, b.source.count)
+        for b in BENCHMARKS
+        if isinstance(b.source, HubSource)
+    }
+    assert found == {
+        "math500": ("HuggingFaceH4/MATH-500", "test", "problem", 500),
+        "amc23": ("math-ai/amc23", "test", "question", 40),
+        "aime24": ("HuggingFaceH4/aime_2024", "train", "problem", 30),
+        "aime25": ("MathArena/aime_2025", "train", "problem", 30),
+        "hmmt25": ("MathArena/hmmt_feb_2025", "train", "problem", 30),
+        "hmmt26": ("MathArena/hmmt_feb_2026", "train", "problem", 33),
+        "math-train": ("nlile/hendrycks-MATH-benchmark", "train", "problem", 12_000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("arith-easy", "9b643bcb7ef0bd05"),
+        ("arith-medium", "4130a47ecdb47a5c"),
+        ("arith-hard", "f45bb50fef1ae9b9"),
+        ("arith-contest", "82f64a09974c1441"),
+        ("arith-fit", "a31abe3d314546d0"),
+    ],
+)
+def test_the_embedded_benchmarks_never_change(name: str, digest: str) -> None:
+    """Stored runs know them by these digests, as they were before benchmarks were YAML files."""
+    problems = load_benchmark(name)
+    assert len(problems) == BENCHMARKS.get(name).source.count == 200
+    assert problems_digest(problems) == digest
+
+
+def test_benchmarks_are_maths_unless_they_say_otherwise() -> None:
+    assert {(b.protocol, b.grader) for b in BENCHMARKS} == {("cot", "maths")}
 
 
 @pytest.mark.parametrize("name", sorted(HUB))
@@ -106,7 +135,7 @@ def test_hub_rows_become_problems(serve: Any) -> None:
         Problem("amc23-0000", "amc23", "One?", "1.0"),
         Problem("amc23-0001", "amc23", "Two?", "2"),
     ]
-    assert asked == [("math-ai/amc23", "test", None)]
+    assert asked == [("math-ai/amc23", None, "test", None)]
 
 
 @pytest.mark.parametrize("gold", [None, float("nan"), " "])
@@ -189,26 +218,6 @@ def test_the_digest_sees_every_change_but_not_the_container() -> None:
     digests = [problems_digest(rows) for rows in [problems, *changed]]
     assert len(set(digests)) == len(digests)
     assert problems_digest(iter(problems)) == digests[0]
-
-
-def test_another_package_can_bring_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    from divtok.problems import benchmarks
-    from divtok.registry import Registry
-
-    source = HubSource("owner/theirs", "train")
-    registry: Registry[Any] = Registry("benchmark", entry_point_group="divtok.benchmarks")
-    monkeypatch.setattr(benchmarks, "BENCHMARKS", registry)
-    point = SimpleNamespace(
-        name="theirs",
-        value="their_package",
-        load=lambda: benchmarks.add_benchmark("theirs", "Theirs.", source),
-    )
-
-    def entry_points(*, group: str) -> list[Any]:
-        return [point] if group == "divtok.benchmarks" else []
-
-    monkeypatch.setattr("divtok.registry.entry_points", entry_points)
-    assert registry.get("theirs").source is source
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the data folder is not here")

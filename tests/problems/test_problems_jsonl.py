@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divtok.errors import EXIT_ERROR, DataError
-from divtok.problems.jsonl import problem_from_row, read_problems
+from divtok.problems.fields import Fields
+from divtok.problems.jsonl import read_problems
 from divtok.records import Problem
 
 GOOD = b'{"id": "a", "problem": "One?", "answer": "1"}\n'
@@ -105,7 +106,7 @@ def test_any_other_gold_answer_is_its_text(tmp_path: Path, gold: Any, text: str)
         (row(answer=float("inf")), "'answer' is neither text nor a finite number"),
         (row(answer=float("-inf")), "'answer' is neither text nor a finite number"),
         (b'{"id": "b", "problem": "Two?", "answer": 1e999}', "'answer' is neither"),
-        (row(id="a"), "the id 'a' already stands at line 1"),
+        (row(id="a"), "the id 'a' is already that of"),
     ],
 )
 def test_a_broken_row_is_named_by_file_and_line(tmp_path: Path, bad: Any, message: str) -> None:
@@ -120,7 +121,7 @@ def test_a_broken_row_is_named_by_file_and_line(tmp_path: Path, bad: Any, messag
 
 def test_an_id_written_as_a_number_is_the_same_id(tmp_path: Path) -> None:
     path = write(tmp_path, row(id=1), row(id="1"))
-    with pytest.raises(DataError, match=r"line 2: the id '1' already stands at line 1"):
+    with pytest.raises(DataError, match=r"line 2: the id '1' is already that of .*, line 1\."):
         read_problems(path, benchmark="x")
 
 
@@ -150,4 +151,4 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 @given(question=TEXT.filter(str.strip), answer=TEXT.filter(str.strip))
 def test_text_comes_through_unchanged(question: str, answer: str) -> None:
     read = json.loads(json.dumps({"id": "i", "question": question, "answer": answer}))
-    assert problem_from_row(read, "x", "here") == Problem("i", "x", question, answer)
+    assert Fields("question").problem(read, "x", "here") == Problem("i", "x", question, answer)

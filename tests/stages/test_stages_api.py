@@ -22,7 +22,7 @@ from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 from divtok.config.run import RunConfig, load_config
 from divtok.errors import ConfigError, NothingScoredError, ServerError, StoreError
 from divtok.evaluate.scored_group import LeftOut
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.records import Verdict
 from divtok.stages import evaluate as results
 from divtok.stages import generate as generation

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import divtok
-from divtok.families.presets import FAMILIES
+from divtok.families.family import FAMILIES
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import load_model, load_tokenizer
 from divtok.models.packaged import resolve_model
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.protocols.encode import prompt_ids
 from divtok.records import Trajectory
 from divtok.trace.pair import load_pair
 
-TINY = FAMILIES["tiny"]
+TINY = FAMILIES.get("tiny")
 FOLDER = Path(resolve_model(TINY.auxiliary)).parent
 FOLDERS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 REWARD_MODEL = "tiny-prm"

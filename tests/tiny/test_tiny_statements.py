@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from divtok.evidence.prm import RewardModel, load_prm
-from divtok.families.presets import FAMILIES
+from divtok.families.family import FAMILIES
 from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.replies import reply_batch
 from divtok.models.load import LoadedModel, load_model
 from divtok.problems.arithmetic import LEVELS, stories
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.protocols.stated import read_rating
 from divtok.records import Trajectory
@@ -23,7 +23,7 @@ from training.check import auroc
 from training.mistakes import attempt_with_mistake, draw_attempt
 from training.solutions import write_solution
 
-GENERATOR = FAMILIES["tiny"].generators[0]
+GENERATOR = FAMILIES.get("tiny").generators[0]
 PROBLEMS = load_benchmark("arith-easy", limit=40)
 SAMPLING = replace(GENERATOR.sampling, max_length=1024)
 MOST = 36  # of 40

@@ -17,7 +17,7 @@ from divtok.endpoints.settings import ServerSettings
 from divtok.errors import ModelError, ServerError, UsageError
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import LoadedModel, load_model
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.records import PER_TOKEN_FIELDS, Sampling, Trace, Trajectory
 from divtok.trace.pair import load_pair
 from divtok.trace.topk.server_model import load_server_model

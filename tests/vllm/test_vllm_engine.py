@@ -13,7 +13,7 @@ from divtok.errors import ModelError, UsageError
 from divtok.generate.engines.vllm import load_vllm
 from divtok.generate.jobs import Job, generate_batch
 from divtok.models.load import load_model, load_tokenizer
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.records import Sampling
 
 MODEL = "divtok/tiny-0.5m"

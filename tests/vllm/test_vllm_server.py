@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from divtok.models.load import load_tokenizer
-from divtok.problems.benchmarks import load_benchmark
+from divtok.problems.benchmark import load_benchmark
 from divtok.protocols.encode import prompt_ids
 from divtok.protocols.prompts import messages_for
 from divtok.records import Problem

@@ -11,7 +11,7 @@ import typer
 
 from divtok.cli.options import JsonOption, PairOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
-from divtok.families.presets import get_family, theta_for
+from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
 from divtok.models.load import DType
 
@@ -46,6 +46,13 @@ def confidence(
     theta: Annotated[
         float | None, typer.Option("--theta", help="Threshold in bits; by default the family's.")
     ] = None,
+    generator: Annotated[
+        str | None,
+        typer.Option(
+            "--generator",
+            help="Who wrote the response; where it is P of --pair, theta is the white-box one.",
+        ),
+    ] = None,
     estimator: Annotated[str, typer.Option("--estimator", help="How to score it.")] = "dtc_lin",
     dtype: Annotated[
         str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
@@ -74,14 +81,10 @@ def confidence(
             next_step="Leave out --tokens and --json, or give --question.",
         )
     _check(estimator, theta)
-    models = _load(pair, family, server, dtype)
+    p, q = _names(pair, family)
     if theta is None:
-        # Two families may share a pair; and text that is scored apart is mostly not p's own.
-        theta = (
-            theta_for(models.p.name, models.q.name, foreign=True)
-            if family is None
-            else get_family(family).theta
-        )
+        theta = default_theta(p, q, family=family, generator=generator)
+    models = _load(p, q, server, dtype)
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
     if question is None:
         _stream(options)
@@ -105,28 +108,27 @@ def _check(estimator: str, theta: float | None) -> None:
         check_parameter("theta", theta)
 
 
-def _load(
-    pair: tuple[str, str] | None,
-    family: str | None,
-    servers: tuple[str, str] | None,
-    dtype: str,
-) -> Pair | ServerPair:
-    from divtok import api
-
+def _names(pair: tuple[str, str] | None, family: str | None) -> tuple[str, str]:
     if (pair is None) == (family is None):
         raise UsageError(
             "It takes two models to read a response.",
             next_step="Give either --family NAME ('divtok ls families') or --pair P Q.",
         )
+    if pair is not None:
+        return pair
+    preset = get_family(family or "")
+    return preset.pair_for(preset.generators[0])
+
+
+def _load(p: str, q: str, servers: tuple[str, str] | None, dtype: str) -> Pair | ServerPair:
+    from divtok import api
+
     if servers is not None:
         from divtok.trace.topk.server_pair import load_server_pair
 
-        if pair is None:
-            preset = get_family(family or "")
-            pair = preset.pair_for(preset.generators[0])
-        return load_server_pair(*pair, p_server=servers[0], q_server=servers[1])
-    # A number type that is none is refused in reading the models.
-    return api.load_pair(*(pair or (family or "",)), dtype=cast(DType, dtype))
+        return load_server_pair(p, q, p_server=servers[0], q_server=servers[1])
+    # A dtype that does not exist is refused in reading the models.
+    return api.load_pair(p, q, dtype=cast(DType, dtype))
 
 
 def _stream(options: dict[str, Any]) -> None:

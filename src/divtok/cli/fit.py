@@ -20,7 +20,7 @@ from divtok.cli.options import (
 from divtok.cli.printing import leave_if_failed
 from divtok.errors import UsageError
 from divtok.evaluate.fit import ThetaFit
-from divtok.families.presets import get_family
+from divtok.families.family import get_family
 from divtok.progress import say
 from divtok.store.run import Run
 

@@ -11,7 +11,7 @@ from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunAr
 from divtok.cli.printing import leave_if_failed, print_results
 from divtok.config.run import RunConfig, to_yaml
 from divtok.errors import UsageError
-from divtok.families.presets import get_family, theta_for
+from divtok.families.family import get_family, theta_for
 from divtok.progress import say
 from divtok.store.run import Run
 

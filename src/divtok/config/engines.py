@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divtok.config.run import RunConfig
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.generate.engine import EngineSetup
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
-from divtok.config.tree import override_tree, read_tree
+from divtok.config.tree import override_tree
 from divtok.endpoints.settings import CallsSection
 from divtok.errors import ConfigError, UsageError, did_you_mean
-from divtok.families.presets import FAMILIES, Family, Generator, get_family
+from divtok.families.family import Family, Generator, get_family
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.vllm import VllmSection
@@ -29,6 +29,7 @@ from divtok.records import Sampling, Scalar
 from divtok.registry import Registry
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.section import Fraction, Positive, Section
+from divtok.strict_yaml import NOT_SHOWN, invalid, read_tree
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
@@ -70,7 +71,7 @@ class GenerateSection(Section):
         found = self.engine_options()
         if self.options and (found is None or found in (self.api, self.vllm)):
             why = "options: the engine '{engine}' takes none of these"
-            raise PydanticCustomError("engine_options", why, {"engine": self.engine})
+            raise PydanticCustomError(NOT_SHOWN, why, {"engine": self.engine})
         return self
 
     def engine_options(self) -> BaseModel | None:
@@ -89,7 +90,7 @@ def _engine_options(model: type[BaseModel], given: Mapping[str, Any]) -> BaseMod
         wrong = "; ".join(
             f"options.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()
         )
-        raise PydanticCustomError("engine_options", "{wrong}", {"wrong": wrong}) from error
+        raise PydanticCustomError(NOT_SHOWN, "{wrong}", {"wrong": wrong}) from error
 
 
 class GradeSection(Section):
@@ -253,9 +254,10 @@ class RunConfig(Section):
     @field_validator("family")
     @classmethod
     def _known_family(cls, name: str) -> str:
-        if name not in FAMILIES:
-            hint = did_you_mean(name, FAMILIES)
-            raise PydanticCustomError("unknown_family", "unknown family. {hint}", {"hint": hint})
+        try:
+            get_family(name)
+        except UsageError as error:
+            raise PydanticCustomError("family", "{why}", {"why": str(error)}) from error
         return name
 
     @field_validator("protocol")
@@ -345,7 +347,7 @@ class RunConfig(Section):
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a file (or none) with `dotted.key=value` overrides on top."""
-    tree: dict[str, Any] = {} if path is None else read_tree(path)
+    tree: dict[str, Any] = {} if path is None else read_tree(path, noun="config file")
     tree = override_tree(tree, overrides)
     return parse_config(tree, source="the overrides" if path is None else str(path))
 
@@ -354,8 +356,7 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        problems = " ".join(_describe(item) for item in error.errors())
-        raise ConfigError(f"Config error in {source}: {problems}") from error
+        raise invalid(error, RunConfig, source=source) from error
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -387,36 +388,3 @@ def _registered(registry: Registry[Any], name: str) -> str:
             {"noun": registry.noun, "hint": error.next_step},
         ) from error
     return name
-
-
-def _describe(item: ErrorDetails) -> str:
-    """One validation error as a phrase that names the key."""
-    path = [str(part) for part in item["loc"]]
-    key = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        known = _section_at(path[:-1]).model_fields
-        return f"unknown key '{key}'. {did_you_mean(path[-1], known)}"
-    if item["type"] == "unknown_key":
-        return item["msg"]
-    # Without their values, which may be secrets.
-    if item["type"] == "extra_body":
-        return f"{key}: {item['msg']}. Leave it out of extra_body."
-    if item["type"] == "engine_options":
-        return f"{key}.{item['msg']}."
-    shown = repr(item["input"])
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    message = item["msg"][0].lower() + item["msg"][1:]
-    return f"{key} = {shown}: {message}" + ("" if message[-1] in ".?" else ".")
-
-
-def _section_at(path: Sequence[str]) -> type[BaseModel]:
-    section: type[BaseModel] = RunConfig
-    for part in path:
-        if part.isdigit():
-            continue  # the place in a list, whose items the last step has found
-        annotation: Any = section.model_fields[part].annotation
-        if get_origin(annotation) is list:
-            (annotation,) = get_args(annotation)
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section = annotation
-    return section

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from divtok.config.run import RunConfig, parse_config
-from divtok.config.tree import load_tree, override_tree
+from divtok.config.tree import override_tree
 from divtok.errors import ConfigError, UsageError, did_you_mean
-from divtok.families.presets import get_family
+from divtok.families.family import get_family
+from divtok.strict_yaml import invalid, load_tree
 
 RUNS_FILE = "runs.yaml"
 TINY = "tiny"
@@ -188,9 +189,7 @@ def _recipe(name: str, text: str) -> Recipe:
     try:
         return Recipe.model_validate({**tree, "name": name})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"The recipe {name}: {where}: {first['msg']}.") from error
+        raise invalid(error, Recipe, source=f"the recipe {name}") from error
 
 
 # In the order in which the paper shows them; a new one comes after these.

@@ -9,18 +9,8 @@ from pathlib import Path
 
 from divtok.config.run import RunConfig
 from divtok.errors import ConfigError
-from divtok.problems.benchmarks import BENCHMARKS, EmbeddedSource, load_benchmark
+from divtok.problems.benchmark import BENCHMARKS, load_benchmark
 from divtok.protocols.protocol import PROTOCOLS
-
-HUB_PROBLEMS = {
-    "math500": 500,
-    "amc23": 40,
-    "aime24": 30,
-    "aime25": 30,
-    "hmmt25": 30,
-    "hmmt26": 33,
-    "math-train": 12_000,
-}
 
 # Mean tokens of a response. MATH-500: 1,500 real greedy responses of three models have 1,370 to
 # 1,850 characters, 450 to 790 tokens, and the newer models write more. The others are guesses.
@@ -61,12 +51,12 @@ def problem_count(config: RunConfig, benchmark: str) -> int:
     file = config.benchmark_files.get(benchmark)
     if file is not None:
         return len(load_benchmark(benchmark, file=Path(file), limit=config.limit))
-    source = BENCHMARKS.get(benchmark).source
-    count = source.count if isinstance(source, EmbeddedSource) else HUB_PROBLEMS.get(benchmark)
+    count = BENCHMARKS.get(benchmark).source.count  # nothing is fetched for planning
     if count is None:
         raise ConfigError(
             f"The number of problems in '{benchmark}' is not known before it is fetched.",
-            next_step=f"Give a local file to plan with: benchmark_files.{benchmark}=PATH",
+            next_step="Write 'count' in its benchmark file, or give a local file to plan with: "
+            f"benchmark_files.{benchmark}=PATH",
         )
     return count if config.limit is None else min(count, config.limit)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from divtok.config.run import RunConfig
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.planning.benchmark_sizes import assumed_tokens, problem_count
 from divtok.planning.model_sizes import API_MODELS, FoundModel, find_model
 from divtok.planning.speed import assumptions, on_cpu

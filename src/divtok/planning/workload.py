@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from divtok.config.run import RunConfig
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.planning.memory import GPU, fitting_rows, too_large
 from divtok.planning.model_sizes import API_MODELS, ModelSize
 from divtok.planning.speed import ReadingKind, on_cpu, reading_hours, reply_hours, writing_hours

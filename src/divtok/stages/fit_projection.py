@@ -15,7 +15,7 @@ from divtok.errors import DataError
 from divtok.evidence.kind import stored_trajectories
 from divtok.evidence.projection import Projection
 from divtok.evidence.projection_fit import fit_projection
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.models.load import load_tokenizer
 from divtok.progress import say, track
 from divtok.records import Trajectory

@@ -14,11 +14,11 @@ from divtok.config.engines import engine_setup, engine_setups
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.evidence.kind import stored_trajectories
 from divtok.evidence.readings import READINGS
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, chunks, fill
 from divtok.generate.engine import Generated
 from divtok.generate.jobs import Job
-from divtok.problems.benchmarks import load_benchmark, problems_digest
+from divtok.problems.benchmark import load_benchmark, problems_digest
 from divtok.records import Problem
 from divtok.stages.choices import check_addresses
 from divtok.store.calls import Calls

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from divtok.config.run import RunConfig, load_config, to_yaml
-from divtok.config.tree import MAX_CONFIG_BYTES
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.records import Problem, Trajectory
 from divtok.store import atomic
 from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
 from divtok.store.sections import check_section
+from divtok.strict_yaml import MAX_YAML_BYTES
 
 BAD_ROWS_FILE = "bad_rows.jsonl"
 DEFAULT_FAMILY = "blackbox"
@@ -278,10 +278,9 @@ def _config_text(
             pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
             config = load_config(run.path / CONFIG_FILE, [f"family={family}", *pair])
     text = to_yaml(_named(config, trajectories))
-    if len(text.encode()) > MAX_CONFIG_BYTES:
+    if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(
-            f"The names of generators and benchmarks make a config of over {MAX_CONFIG_BYTES} "
-            "bytes.",
+            f"The names of generators and benchmarks make a config of over {MAX_YAML_BYTES} bytes.",
             next_step="Check what --column names as generator and benchmark.",
         )
     return text

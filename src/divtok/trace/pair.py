@@ -50,7 +50,7 @@ class Pair:
 
     p: Reader
     q: Reader
-    theta: float | None = None  # the family's, kept for the caller; tracing knows no threshold
+    family: str | None = None  # whose name it was loaded by, kept for the caller
 
     def __post_init__(self) -> None:
         check_vocabularies(self.p.name, self.p.tokenizer, self.q.name, self.q.tokenizer)

@@ -9,7 +9,7 @@ from typing import get_args
 from divtok.config.engines import engine_setup, engine_setups
 from divtok.config.run import RunConfig
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
-from divtok.families.presets import Generator
+from divtok.families.family import Generator
 from divtok.fill import Task, chunks, fill
 from divtok.generate.engine import Asked, Replied
 from divtok.protocols.prompts import CONFIDENCE_QUESTION

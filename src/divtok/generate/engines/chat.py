@@ -22,6 +22,7 @@ from divtok.generate.engine import (
 )
 from divtok.generate.extra_body import extra_body_problems
 from divtok.section import Price
+from divtok.strict_yaml import NOT_SHOWN
 
 # What makes vLLM's server send the token ids along.
 _TOKEN_IDS = {"return_token_ids": True}
@@ -44,7 +45,9 @@ class ApiSection(CallsSection):
     def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
         wrong = extra_body_problems(value)
         if wrong:
-            raise PydanticCustomError("extra_body", "{wrong}", {"wrong": "; ".join(wrong)})
+            raise PydanticCustomError(
+                NOT_SHOWN, "{wrong}. Leave it out of extra_body", {"wrong": "; ".join(wrong)}
+            )
         return value
 
     def server(self) -> ServerSettings:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from divtok.families.family import Generator
 
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Riding
+from divtok.families.family import Generator
 from divtok.records import FloatArray, Trace
 from divtok.store.columns import floats, reason, text
 from divtok.store.layout import Layout

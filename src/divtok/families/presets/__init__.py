@@ -1,0 +1,1 @@
+"""The families that ship with divtok, one YAML file each."""

@@ -1,0 +1,1 @@
+"""The benchmarks that ship with divtok, one YAML file each."""
