@@ -197,7 +197,7 @@ def _theta_note(recipe: Recipe, material: Material, *, duals: Sequence[bool]) ->
     }
     text = "theta of each pair: that of its family"
     if fits:
-        text += f", else fitted on the run {material.side(recipe).fit}, on other problems"
+        text += f", else fitted on the run {material.side(recipe).fit} (on other problems)"
     ends = [f"{short(p)} / {short(q)}" for (p, q), fit in fits.items() if fit.at_edge]
     if ends:
         text += f", at an end of the grid for {', '.join(ends)}"

@@ -69,7 +69,7 @@ def _pointers(equal_length: bool, figures: bool) -> str:
     ]
     if equal_length:
         lines.append(
-            "- `tables/equal-length.*`: what the count of divergent tokens tells among responses "
+            "- `tables/equal-length.*`: what the count of divergent tokens adds among responses "
             "of about the same length."
         )
     lines.append(
