@@ -12,7 +12,7 @@ import pytest
 from cli_samples import SMALL, FinishedRun, call
 from console import Command
 
-from divtok.stages import generate as generation
+from divtok.generate.engines import transformers as local
 from divtok.stages import trace as tracing
 from divtok.store.run import Run
 
@@ -29,7 +29,7 @@ def without_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(generation, "load_model", refuse)
+    monkeypatch.setattr(local, "load_model", refuse)
     monkeypatch.setattr(tracing, "load_pair", refuse)
 
 

@@ -484,7 +484,7 @@ def test_ids_and_logprobs_make_a_reading() -> None:
     [
         (chat("a b"), "gave no log-probs"),
         (chat("a b", token_ids=[5, 6], logprobs=entries([-0.5])), "every token"),
-        (chat("a b", logprobs=entries([float("-inf")] * 11)), "no log-prob"),
+        (chat("a b", logprobs=entries([float("-inf")] * 11)), "cannot be a log-prob"),
         (chat(None, "length"), "cut off"),
         (chat(None, "tool_calls"), "tool"),
         ({}, "no response"),

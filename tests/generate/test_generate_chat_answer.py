@@ -240,7 +240,7 @@ def test_a_number_that_is_no_logprob_spoils_them(value: Any) -> None:
     answer = with_counts(2, logprobs=logprobs(("a", -1.0), ("b", value)), token_ids=[1, 2])
     read = read_answer(answer)
     assert read.logprob is None
-    assert "no log-prob" in (read.no_logprob or "")
+    assert "cannot be a log-prob" in (read.no_logprob or "")
     assert (read.text, read.token_ids) == ("x", (1, 2))
 
 

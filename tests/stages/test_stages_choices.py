@@ -191,7 +191,7 @@ def test_settings_no_server_could_be_asked_with(override: str, why: str) -> None
         ("generate.api.extra_body.temperature=1", "may not set 'temperature'"),
         ("generate.api.extra_body.api_key=hunter2", "may not set 'api_key'"),
         ("generate.api.extra_body.a={b: [{Authorization: hunter2}]}", "Authorization"),
-        ("generate.api.extra_body.x=.nan", "no JSON"),
+        ("generate.api.extra_body.x=.nan", "not JSON"),
     ],
 )
 def test_a_secret_never_gets_into_a_config(override: str, why: str) -> None:

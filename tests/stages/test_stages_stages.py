@@ -23,6 +23,7 @@ from stages_samples import (
 
 from divtok.config.run import RunConfig, load_config
 from divtok.errors import DataError, ModelError, NothingScoredError, StoreError, UsageError
+from divtok.generate.engines import transformers as local
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import prompt_ids
 from divtok.records import PER_TOKEN_FIELDS, Grade, Verdict
@@ -40,7 +41,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(generation, "load_model", refuse)
+    monkeypatch.setattr(local, "load_model", refuse)
     monkeypatch.setattr(tracing, "load_pair", refuse)
 
 
@@ -250,7 +251,7 @@ def test_an_attempt_that_sampled_nothing_binds_nobody(
     def unreadable(*_: Any, **__: Any) -> None:
         raise ModelError("The model cannot be read.")
 
-    monkeypatch.setattr(generation, "load_model", unreadable)
+    monkeypatch.setattr(local, "load_model", unreadable)
     run = Run.create_or_open(tmp_path)
     with pytest.raises(ModelError), run.lock():
         generation.generate(run, small_config("seed=1", "limit=3"))

@@ -33,7 +33,7 @@ class NotText(Exception):
 
 
 def finish_reason_of(word: Any) -> FinishReason:
-    """ "stop" or "length" under whichever name; "unknown" for anything else, or nothing."""
+    """ "stop" or "length" under any of their names; "unknown" for anything else, or None."""
     return _ENDS.get(word.lower(), "unknown") if isinstance(word, str) else "unknown"
 
 

@@ -1,9 +1,8 @@
 """Read the answer of a chat completion: its text, how it ended, and tokens where they are given.
 
-Trusts nothing about it. What is no chat completion at all is `Unusable` and may be asked for again.
-A refusal, a tool call or nothing at all is the model's own response, with a reason that says what
-it is: asking again would draw another sample. Optional parts that are not what they should be count
-as not given.
+Trusts nothing about it. Anything but a chat completion is `Unusable` and may be asked for again. A
+refusal, a tool call or an empty message is the model's own response, with a reason that says what
+it is: asking again would draw another sample. Optional parts that are malformed count as not given.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ _OTHER_ENDS = {
     "tool_calls": "The model called a tool instead of answering.",
     "function_call": "The model called a function instead of answering.",
 }
-# No character: half of a surrogate pair, and NUL, which many readers of text stop at.
+# Not characters: half of a surrogate pair, and NUL, which many readers of text stop at.
 _NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _TOKEN_ID = re.compile(r"token_id:(\d{1,10})")
 _LARGEST_ID = 2**31 - 1
 _MOST_TOKENS = 2**63 - 1
 # Rounding can put a probability of one a little above it.
 _ROUNDING = 1e-4
-_NO_LOGPROB = "the server gave a value that is no log-prob"
+_NO_LOGPROB = "the server gave a value that cannot be a log-prob"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatAnswer:
-    """What one answer holds. `reason` says what the response is where it is no common one.
+    """What one answer holds. `reason` says what the response is where it is not the usual one.
 
     Ids are empty and `logprob` [T] (nats) is None where the server did not give them for every
     token; `no_logprob` then says why.
@@ -98,7 +97,7 @@ def storable(text: str) -> str:
 
 def _choice(parsed: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(parsed, dict):
-        raise Unusable("it is no JSON object")
+        raise Unusable("it is not a JSON object")
     choices = parsed.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         error = parsed.get("error")
@@ -113,14 +112,14 @@ def _finish_reason(choice: dict[str, Any]) -> FinishReason:
     ended = choice.get("finish_reason")
     if not isinstance(ended, str) or ended in _BROKEN_OFF:
         raise Unusable(f"it is unfinished (finish_reason {ended!r})")
-    # Who calls a tool has ended its turn, as with any other stop.
+    # A model that calls a tool has ended its turn, as with any other stop.
     return "stop" if ended in ("tool_calls", "function_call") else finish_reason_of(ended)
 
 
 def _what_else(
     choice: dict[str, Any], message: dict[str, Any], thoughts: str | None, content: str | None
 ) -> str | None:
-    """What the response is if it is no common one; None where it is, or was cut off."""
+    """What the response is if it is not the usual one; None where it is, or was cut off."""
     ended = choice["finish_reason"]
     if ended in _OTHER_ENDS:
         return _OTHER_ENDS[ended]

@@ -25,7 +25,7 @@ from divtok.generate.engine import Asked, EngineSetup, Generated, Replied
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
 from divtok.protocols.prompts import CONFIDENCE_QUESTION, Message, messages_for
-from divtok.records import Call, CallPurpose, Reading, Reply, Sampling, Trajectory
+from divtok.records import Call, CallPurpose, Reading, Reason, Reply, Sampling, Trajectory
 
 PATH = "chat/completions"
 
@@ -203,7 +203,7 @@ def _nothing_to_ask(trajectory: Trajectory) -> Reply:
         token_ids=(),
         text="",
         finish_reason="failed",
-        reason=f"The response {why}, so there is nothing to be sure of.",
+        reason=Reason("no_response", f"The response {why}, so there is nothing to be sure of."),
     )
 
 

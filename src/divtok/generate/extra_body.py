@@ -1,4 +1,4 @@
-"""What may stand in the part of a request's body that comes from the config as it is."""
+"""What may be in the part of a request's body that comes from the config as it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = frozenset(
 _SECRET = re.compile(
     "authori[sz]ation|secret|password|passwd|passphrase|credential|bearer|cookie|apikey|accesskey"
 )
-# These are names of harmless settings too, or of fields in a schema: then the value is no text.
+# These are names of harmless settings too, or of fields in a schema: then the value is not a text.
 _MAYBE_SECRET = re.compile(
     "(?<!cache)key$|^x?auth$|^x?token$|(?:access|api|auth|hf|id|refresh|session|user)token$"
 )
@@ -25,7 +25,7 @@ _BEARER = re.compile(r"\s*bearer\s+\S+\s*", re.IGNORECASE)
 
 
 def extra_body_problems(extra: Mapping[str, Any]) -> list[str]:
-    """What may not be in `extra_body`, with where it stands; never the value itself.
+    """What may not be in `extra_body`, by its place; never the value itself.
 
     Not what a request says itself, and at no depth a secret: it would be stored with the config.
     """
@@ -37,14 +37,14 @@ def extra_body_problems(extra: Mapping[str, Any]) -> list[str]:
     try:
         places = list(_secrets(json.loads(json.dumps(dict(extra), allow_nan=False)), ""))
     except (TypeError, ValueError, RecursionError) as error:
-        # Values that are no JSON are not looked into: they may hold themselves.
-        wrong.append(f"extra_body is no JSON ({type(error).__name__})")
+        # Values that are not JSON are not looked into: they may hold themselves.
+        wrong.append(f"extra_body is not JSON ({type(error).__name__})")
         places = list(_secrets(dict.fromkeys(map(str, extra)), ""))
     return wrong + [f"extra_body may not set '{place}', a secret" for place in places]
 
 
 def _secrets(value: Any, place: str) -> Iterator[str]:
-    """Where secrets stand in a value of JSON: by their names, or as the text of such a header."""
+    """The places of secrets in a value of JSON: by their names, or as the text of a header."""
     if isinstance(value, str) and _BEARER.fullmatch(value):
         yield place
     elif isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Replies: what a generator says when it is asked, after its response, how sure it is.
 
-Sampled like the trajectory itself, from a stream of its own. Reading a confidence out of a reply
-is the business of `divtok.grade`.
+Sampled like the trajectory itself, from a stream of its own. `divtok.protocols.stated` reads a
+confidence out of a reply.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from divtok.generate.decoding import Ask, Written, decode
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import follow_up_ids
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
-from divtok.records import Reply, Sampling, Trajectory
+from divtok.records import Reason, Reply, Sampling, Trajectory
 
 MAX_TOKENS = 512
 
@@ -32,7 +32,7 @@ def reply_batch(
 ) -> list[Reply]:
     """One reply for each trajectory, in order; `questions` are those of their problems.
 
-    All trajectories of a batch share their sampling. Of it everything counts but `max_length`: a
+    All trajectories of a batch share their sampling, of which only `max_length` does not apply: a
     reply has at most `max_tokens` tokens, and fewer where the model's context ends earlier. A
     conversation that leaves no room at all gets an empty reply with the reason.
     """
@@ -56,8 +56,8 @@ def _shared_sampling(trajectories: Sequence[Trajectory], max_tokens: int) -> Sam
     sampling = trajectories[0].sampling
     if sampling is None:
         raise UsageError(
-            f"It is not known how trajectory '{trajectories[0].key}' was sampled, nor then how its "
-            "reply is to be.",
+            f"It is not known how trajectory '{trajectories[0].key}' was sampled, so its reply "
+            "cannot be sampled in the same way.",
             next_step="Ask about trajectories that divtok sampled.",
         )
     if any(trajectory.sampling != sampling for trajectory in trajectories):
@@ -105,12 +105,15 @@ def _reply(loaded: LoadedModel, trajectory: Trajectory, written: Written) -> Rep
 
 
 def _no_room(loaded: LoadedModel, trajectory: Trajectory, ask: Ask) -> Reply:
+    why = (
+        f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply within "
+        f"the model's {_context_length(loaded)}."
+    )
     return Reply(
         key=trajectory.key,
         model=loaded.name,
         token_ids=(),
         text="",
         finish_reason="length",
-        reason=f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply "
-        f"within the model's {_context_length(loaded)}.",
+        reason=Reason("too_long", why),
     )

@@ -58,7 +58,7 @@ class Prompts:
 class Rows:
     """See `Attend`: the next token of each row attends to its row so far, and becomes part of it.
 
-    A row stands at a place from 0 to count - 1.
+    A row has a place from 0 to count - 1.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Rows:
         return len(self.positions)
 
     def make_room(self) -> bool:
-        """Have room for the next tokens; whether the stores had to move for it."""
+        """Make room for the next tokens; returns whether the stores were moved for it."""
         if self._longest < self._stores[0][0].shape[1]:
             return False
         for layer in self._stores:
@@ -163,7 +163,7 @@ class Rows:
     ) -> Tensor:
         """The same by torch's attention, with a mask.
 
-        One token has one query a head, so heads that share keys can stand as the queries of one
+        One token has one query a head, so heads that share keys can be the queries of one
         head. Nothing is then copied for them, which would be most of the time on a CPU.
         """
         from torch.nn.functional import scaled_dot_product_attention

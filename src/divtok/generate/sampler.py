@@ -33,7 +33,7 @@ class KeyedSampler:
     """Draws each row's next token; as a transformers logits processor it leaves no other choice.
 
     `keys` are the rows of the batch, in order. Ids from `vocab_size` on only pad the model's output
-    layer: they stand for no token and are never drawn.
+    layer: they are not tokens and are never drawn.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KeyedSampler:
         import torch
 
         scores = scores[:, : self._vocab_size].float()
-        # -inf is a masked token; a row with NaN, +inf or nothing but masks is no distribution.
+        # -inf is a masked token; a row with NaN, +inf or only masks is not a distribution.
         sound = scores.amax(dim=-1).isfinite()
         if self._drawn is not None:
             scores = scores - self._sampling.presence_penalty * self._drawn
@@ -84,7 +84,7 @@ class KeyedSampler:
         if token < 0:
             raise ModelError(
                 "The generator's logits are not numbers (NaN or infinite).",
-                next_step="Use generate.dtype=float32 or bfloat16; float16 overflows at times.",
+                next_step="Use generate.dtype=float32 or bfloat16; float16 may overflow.",
             )
 
     def keep(self, rows: Sequence[int]) -> None:

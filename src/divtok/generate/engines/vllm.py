@@ -51,7 +51,7 @@ MAX_PENALTY = 2.0
 MAX_BIASES = 1024
 
 # For vLLM's processes, where the user has not set them: standard output belongs to our results,
-# and nobody is told that divtok was used.
+# and no usage is reported to anyone.
 _ENVIRONMENT = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "VLLM_LOGGING_LEVEL": "WARNING",
