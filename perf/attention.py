@@ -50,7 +50,7 @@ def measure(tokens: int, layers: int, heads: int, head_width: int) -> dict[str, 
     began = time.monotonic()
     log = AttentionLog(pack)
     with torch.inference_mode():
-        hidden = packed_trunk(model, torch.device("cpu"))(pack, log)
+        hidden = packed_trunk(model, torch.device("cpu"))(pack, [log])
         passed = time.monotonic()
         response = tokens - PROMPT
         answer = range(response - ANSWER - 1, response - 1)

@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from divtok.evaluate.sweep.counts import DIVERGENCES, Counted, Divergence
+from divtok.divergences.divergence import DIVERGENCES
+from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.surfaces import Surface, sweep_lin, sweep_prod
 from divtok.records import Grade, Sampling, Trace, Trajectory, Verdict
 from divtok.stages.sweep import counted
@@ -54,7 +55,7 @@ def measure(run: Run, *, repeats: int = 1) -> None:
     groups, wall, cpu = _timed(lambda: counted(run), repeats)
     _line("read and count", len(groups), wall, cpu)
     total_wall, total_cpu, total_points = wall, cpu, 0
-    for divergence in DIVERGENCES:
+    for divergence in (d.name for d in DIVERGENCES if d.name in groups[0].thetas):
         for name, sweep in (("dtc_lin", _all_n), ("dtc_prod", _all_k)):
             surfaces, wall, cpu = _timed(_over(sweep, groups, divergence), repeats)
             points = sum(surface.ece.size for surface in surfaces)
@@ -65,16 +66,16 @@ def measure(run: Run, *, repeats: int = 1) -> None:
 
 
 def _over(
-    sweep: Callable[[Counted, Divergence], Surface], groups: list[Counted], divergence: Divergence
+    sweep: Callable[[Counted, str], Surface], groups: list[Counted], divergence: str
 ) -> Callable[[], list[Surface]]:
     return lambda: [sweep(group, divergence) for group in groups]
 
 
-def _all_n(group: Counted, divergence: Divergence) -> Surface:
+def _all_n(group: Counted, divergence: str) -> Surface:
     return sweep_lin(group, n=N, divergence=divergence)
 
 
-def _all_k(group: Counted, divergence: Divergence) -> Surface:
+def _all_k(group: Counted, divergence: str) -> Surface:
     return sweep_prod(group, k=K, divergence=divergence)
 
 

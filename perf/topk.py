@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from divtok.evidence.kind import Gathering
 from divtok.models.load import LoadedModel, load_model
 from divtok.records import Trajectory
-from divtok.stages.common import as_read_by, stored_questions
-from divtok.stages.evaluate import stored_config
+from divtok.stages.readers import as_read_by
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 from divtok.trace.topk.bounds import jsd_bounds
 from divtok.trace.topk.known import Known
@@ -38,7 +39,9 @@ def main() -> None:
     run = Run.open(given.run)
     traces = {t.key: t for t in run.traces.read() if (t.p, t.q) == (given.p, given.q)}
     read = [t for t in run.trajectories.read() if t.key in traces and traces[t.key].status == "ok"]
-    rows = as_read_by(given.p, read[: given.responses], stored_questions(run), stored_config(run))
+    config = stored_config(run)
+    questions = Gathering(run, config).questions()
+    rows = as_read_by(given.p, read[: given.responses], questions, config)
     models = [load_model(ref, device="cpu") for ref in (given.p, given.q)]
     lists = [[logprobs(model, row) for model in models] for row in rows]
     print(

@@ -59,7 +59,7 @@ def paper(
     from divtok.paper.build import make_exhibits, make_runs, makeable
     from divtok.paper.page import write_page
     from divtok.paper.run_tables import Material
-    from divtok.stages.grade import failed_rows
+    from divtok.stages.failures import failed_rows
 
     left_out: list[str] = []
     if name == ALL:
@@ -87,7 +87,7 @@ def paper(
     else:
         _print(exhibits)
     say(f"page: {page.path}")
-    failed = [reason for store in stores for reason in failed_rows(store)]
+    failed = [reason for store in stores for reason in failed_rows(store).reasons]
     if failed:
         say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
         raise typer.Exit(EXIT_PARTIAL)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from divtok.evidence.kind import EVIDENCE
 from divtok.store.run import Run, is_run
 from divtok.store.schema import Key
 
@@ -51,7 +52,8 @@ def read_stored(folder: Path) -> Stored:
         return Stored()
     run = Run.open(folder)
     rows: dict[tuple[str, ...], Keys] = {}
-    for table in (run.grades, run.traces, run.replies, run.chains, run.readings, run.rewards):
+    evidence = [table for kind in EVIDENCE if (table := kind.table(run)) is not None]
+    for table in (run.grades, run.traces, *evidence):
         rows |= _by_maker(table.layout.name, table.keys())
     return Stored(True, _cells(run), rows)
 

@@ -64,7 +64,7 @@ def models_used(config: RunConfig) -> Iterator[tuple[str, Role]]:
                 yield p, "reader"
             yield q, "auxiliary"
         base = config.base_for(generator)
-        if base is not None and needed & {"base", "projected"}:
+        if base is not None and {"base", "projected"} & set(needed):
             yield base, "base"
     if "rewards" in needed and config.prm is not None:
         yield config.prm, "prm"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -46,7 +46,7 @@ def grade(
 
 
 @contextmanager
-def _grading(config: RunConfig, golds: Golds) -> Iterator[Work[Trajectory, Grade]]:
+def _grading(config: RunConfig, golds: Golds) -> Generator[Work[Trajectory, Grade]]:
     section = config.grade
 
     def work(batches: Sequence[Sequence[Trajectory]]) -> Iterator[Sequence[Grade]]:

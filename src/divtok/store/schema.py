@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from divtok.divergences.divergence import DIVERGENCES
@@ -127,6 +129,10 @@ _TRACE_COLUMNS = (
 )
 
 
+def _one_of(name: str, others: Mapping[str, FloatArray]) -> FloatArray | None:
+    return others.get(name)
+
+
 def _others() -> list[Column]:
     """One optional column for each divergence beside those that every trace has."""
     names = [d.column for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
@@ -139,8 +145,7 @@ def _others() -> list[Column]:
             floats(d.column, unit=d.unit, nullable=True).marked(DIVERGENCE),
             of="others",
             join=join,
-            # An absent one is told from one of no tokens.
-            encode=lambda others, name=d.column: others.get(name),
+            encode=partial(_one_of, d.column),
         )
         for d in DIVERGENCES
         if d.column in names
