@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_YAML_BYTES = 1_000_000
-# The type of a custom pydantic error whose value may be a secret; its message is all that is said.
-NOT_SHOWN = "not_shown"
+# Types of custom pydantic errors: the value may be a secret, or the message names the key itself.
+WITHOUT_VALUE = "without_value"
+AS_SAID = "as_said"
 
 T = TypeVar("T")
 
@@ -131,12 +132,14 @@ def _describe(item: ErrorDetails, kind: type, skip: int) -> str:
     key = ".".join(path)
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"unknown key '{key}'. {did_you_mean(path[-1], _keys_at(kind, path[:-1]))}"
+    if item["type"] == AS_SAID:
+        return item["msg"]
     if item["type"] == "missing":
         return f"'{key}' is missing."
     message = item["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     end = "" if message[-1] in ".?" else "."
-    if item["type"] in (NOT_SHOWN, "value_error"):
+    if item["type"] in (WITHOUT_VALUE, "value_error"):
         return f"{key}: {message}{end}".removeprefix(": ")
     shown = repr(item["input"])
     shown = shown if len(shown) <= 60 else shown[:57] + "..."

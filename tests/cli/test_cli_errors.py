@@ -50,7 +50,7 @@ def problems_file(path: Path, *identities: str) -> None:
         (["=1"], 2, "'=1' is not an override."),
         (["score..theta=1"], 2, "'score..theta=1' is not an override."),
         (["seed.x=1", "seed=[1"], 2, "Not valid YAML in 'seed=[1'"),
-        (["--family", "tny"], 2, "unknown family 'tny'. Did you mean 'tiny'?"),
+        (["--family", "tny"], 2, "unknown family. Did you mean 'tiny'?"),
         (["score.estimators=['dtc_lim']"], 2, "Unknown estimator 'dtc_lim'. Did you mean"),
         (["generators=['divtok/tiny-5m']"], 2, "has no generator 'divtok/tiny-5m'. Did you mean"),
         (["benchmarks=['arith-eas']"], 2, "Unknown benchmark 'arith-eas'. Did you mean"),

@@ -87,7 +87,7 @@ def test_all_errors_are_in_one_message(load: Load) -> None:
     message = str(caught.value)
     assert "run.yaml" in message
     for part in (
-        "family = 'qwen9': unknown family 'qwen9'. Did you mean",
+        "family = 'qwen9': unknown family. Did you mean",
         "unknown key 'famly'",
         "samples = 0: ",
         "sampling.top_p = 3: ",

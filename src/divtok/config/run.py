@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from divtok.config.tree import override_tree
 from divtok.endpoints.settings import CallsSection
 from divtok.errors import ConfigError, UsageError, did_you_mean
-from divtok.families.family import Family, Generator, get_family
+from divtok.families.family import FAMILIES, Family, Generator, get_family
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.vllm import VllmSection
@@ -29,7 +29,7 @@ from divtok.records import Sampling, Scalar
 from divtok.registry import Registry
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.section import Fraction, Positive, Section
-from divtok.strict_yaml import NOT_SHOWN, invalid, read_tree
+from divtok.strict_yaml import AS_SAID, invalid, read_tree
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
@@ -59,19 +59,14 @@ class GenerateSection(Section):
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, name: str) -> str:
-        try:
-            ENGINES.get(name)
-        except UsageError as error:
-            hint = {"hint": error.next_step or ""}
-            raise PydanticCustomError("unknown_engine", "unknown engine. {hint}", hint) from error
-        return name
+        return _registered(ENGINES, name)
 
     @model_validator(mode="after")
     def _known_options(self) -> Self:
         found = self.engine_options()
         if self.options and (found is None or found in (self.api, self.vllm)):
-            why = "options: the engine '{engine}' takes none of these"
-            raise PydanticCustomError(NOT_SHOWN, why, {"engine": self.engine})
+            why = "generate.options: the engine '{engine}' takes none of these."
+            raise PydanticCustomError(AS_SAID, why, {"engine": self.engine})
         return self
 
     def engine_options(self) -> BaseModel | None:
@@ -87,10 +82,11 @@ def _engine_options(model: type[BaseModel], given: Mapping[str, Any]) -> BaseMod
     try:
         return model.model_validate(given)
     except ValidationError as error:
+        # Without the values, which may be secrets.
         wrong = "; ".join(
             f"options.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()
         )
-        raise PydanticCustomError(NOT_SHOWN, "{wrong}", {"wrong": wrong}) from error
+        raise PydanticCustomError(AS_SAID, "generate.{wrong}.", {"wrong": wrong}) from error
 
 
 class GradeSection(Section):
@@ -215,9 +211,7 @@ def _check(spec: Estimator, parameter: str, value: Scalar) -> None:
 
 def _unknown(key: str, name: str, known: Iterable[str]) -> PydanticCustomError:
     hint = did_you_mean(name, known)
-    return PydanticCustomError(
-        "unknown_key", "unknown key '{key}'. {hint}", {"key": key, "hint": hint}
-    )
+    return PydanticCustomError(AS_SAID, "unknown key '{key}'. {hint}", {"key": key, "hint": hint})
 
 
 class EvaluateSection(Section):
@@ -254,11 +248,7 @@ class RunConfig(Section):
     @field_validator("family")
     @classmethod
     def _known_family(cls, name: str) -> str:
-        try:
-            get_family(name)
-        except UsageError as error:
-            raise PydanticCustomError("family", "{why}", {"why": str(error)}) from error
-        return name
+        return _registered(FAMILIES, name)
 
     @field_validator("protocol")
     @classmethod
@@ -379,12 +369,8 @@ def to_yaml(config: RunConfig) -> str:
 
 
 def _registered(registry: Registry[Any], name: str) -> str:
-    try:
-        registry.get(name)
-    except UsageError as error:
-        raise PydanticCustomError(
-            "unknown_name",
-            "unknown {noun}. {hint}",
-            {"noun": registry.noun, "hint": error.next_step},
-        ) from error
+    if name not in registry:
+        hint = did_you_mean(name, registry.names())
+        why = {"noun": registry.noun, "hint": hint}
+        raise PydanticCustomError("unknown_name", "unknown {noun}. {hint}", why)
     return name

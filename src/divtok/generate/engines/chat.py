@@ -22,7 +22,7 @@ from divtok.generate.engine import (
 )
 from divtok.generate.extra_body import extra_body_problems
 from divtok.section import Price
-from divtok.strict_yaml import NOT_SHOWN
+from divtok.strict_yaml import WITHOUT_VALUE
 
 # What makes vLLM's server send the token ids along.
 _TOKEN_IDS = {"return_token_ids": True}
@@ -46,7 +46,7 @@ class ApiSection(CallsSection):
         wrong = extra_body_problems(value)
         if wrong:
             raise PydanticCustomError(
-                NOT_SHOWN, "{wrong}. Leave it out of extra_body", {"wrong": "; ".join(wrong)}
+                WITHOUT_VALUE, "{wrong}. Leave it out of extra_body", {"wrong": "; ".join(wrong)}
             )
         return value
 
