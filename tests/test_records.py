@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from dataclasses import FrozenInstanceError, replace
+import json
+import pickle
+from dataclasses import FrozenInstanceError, asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,9 @@ from hypothesis import strategies as st
 
 from divtok.records import (
     PER_TOKEN_FIELDS,
+    Confidence,
     Problem,
+    Reason,
     Sampling,
     Trace,
     Trajectory,
@@ -130,3 +135,41 @@ def test_a_trajectory_that_met_the_limit_is_truncated(finish: Any, truncated: bo
 def test_records_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         PROBLEM.answer = "2"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_reason_is_its_text() -> None:
+    reason = Reason("too_long", "too_long: 9000 tokens, the limit is 8192")
+    assert reason == "too_long: 9000 tokens, the limit is 8192"
+    assert isinstance(reason, str)
+    assert (reason.kind, str(reason), f"{reason}") == ("too_long", *[str(reason)] * 2)
+    assert json.dumps(reason) == '"too_long: 9000 tokens, the limit is 8192"'
+    assert {reason: 1}[str(reason)] == 1
+    # The kind is for code, not part of what it says.
+    assert Reason("a", "same") == Reason("b", "same")
+    assert Reason("empty", "") == ""
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_reason_keeps_its_kind_when_it_is_pickled(protocol: int) -> None:
+    reason = Reason("not_gathered", "chain: not gathered")
+    confidence = Confidence("k", "uqac_attn", {}, None, reason)
+    for made in (
+        pickle.loads(pickle.dumps(reason, protocol)),
+        pickle.loads(pickle.dumps(confidence, protocol)).reason,
+    ):
+        assert type(made) is Reason
+        assert (made.kind, str(made)) == ("not_gathered", "chain: not gathered")
+
+
+def test_a_reason_keeps_its_kind_when_it_is_copied() -> None:
+    reason = Reason("not_gathered", "chain: not gathered")
+    confidence = Confidence("k", "uqac_attn", {}, None, reason)
+    for made in (
+        copy.copy(reason),
+        copy.deepcopy(reason),
+        copy.deepcopy(confidence).reason,
+        replace(confidence, estimator="uqac_sim").reason,
+        asdict(confidence)["reason"],
+    ):
+        assert isinstance(made, Reason)
+        assert (made.kind, str(made)) == ("not_gathered", "chain: not gathered")

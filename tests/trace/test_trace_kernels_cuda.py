@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from divergence_samples import TOTAL_VARIATION
 from trace_samples import naive_jsd_bits
 
 from divtok.trace.kernels import plain
@@ -124,3 +126,17 @@ def test_the_whole_path_in_chunks(cuda: Any, rows: int) -> None:
         torch.testing.assert_close(
             getattr(found, name), getattr(expected, name), atol=5e-6, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_another_divergence_beside_the_kernel(cuda: Any, rows: int) -> None:
+    head_p, head_q = Head(draw(90, 8, seed=1)), Head(draw(80, 6, seed=2), bias=draw(80, seed=3))
+    hidden = draw(7, 8, seed=4, scale=1), draw(7, 6, seed=5, scale=1)
+    work = Work(hidden[0], head_p, hidden[1], head_q, torch.arange(7), 80)
+    asked = replace(work, others=(TOTAL_VARIATION,))
+    with np.errstate(all="ignore"):
+        found, alone = (cuda.metrics(w, rows * 4 * 170) for w in (asked, work))
+    expected = plain.metrics(asked, 1 << 20).others["tv"]
+    torch.testing.assert_close(found.others["tv"], expected, atol=1e-6, rtol=0)
+    for name, column in alone.columns().items():
+        assert torch.equal(column, found.columns()[name])

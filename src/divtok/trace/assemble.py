@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from divtok.divergences.divergence import beside_kernels
 from divtok.errors import DataError
 from divtok.models.load import Tokenizer
 from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus
@@ -26,12 +25,9 @@ def trace_of(
     *,
     tokenizer: Tokenizer,
     end_ids: Collection[int],
-    **others: Any,
+    **fields: Any,
 ) -> Trace:
-    """A row's trace. `columns` holds the per-token arrays [T], `others` the other fields.
-
-    Columns that are registered divergences beside the usual ones are kept, too.
-    """
+    """A row's trace. `columns` holds the per-token arrays [T], `fields` its other fields."""
     tokens = row.token_ids.tolist()
     text = row.text
     if text is None:
@@ -52,8 +48,7 @@ def trace_of(
         answer_start=None if answer is None else answer[0],
         answer_stop=None if answer is None else answer[1],
         turn_end=turn_end(tokens, end_ids),
-        others={d.column: columns[d.column] for d in beside_kernels(columns)},
-        **others,
+        **fields,
     )
 
 

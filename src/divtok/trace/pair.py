@@ -163,7 +163,9 @@ class Pair:
                 others=asked.divergences,
             )
             columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
-            traces = [self._trace(row, part) for row, part in _split(rows, columns)]
+            traces = [
+                self._trace(row, part, asked.divergences) for row, part in _split(rows, columns)
+            ]
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
             heard = [
                 listener.hear(passage, sink)
@@ -171,8 +173,10 @@ class Pair:
             ]
         return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
-    def _trace(self, row: Row, columns: dict[str, Column]) -> Trace:
-        """One row's trace from its slice [T] of every metric."""
+    def _trace(
+        self, row: Row, columns: Mapping[str, Column], others: Sequence[Divergence]
+    ) -> Trace:
+        """One row's trace from its slice [T] of every metric, with these other divergences."""
         for reader, finite in ((self.p, columns["finite_p"]), (self.q, columns["finite_q"])):
             if not finite.all():
                 return self._failed(
@@ -190,6 +194,7 @@ class Pair:
             end_ids=self.p.end_ids | self.q.end_ids,
             dropped_mass_p=float(columns["dropped_p"].max()),
             dropped_mass_q=float(columns["dropped_q"].max()),
+            others={d.column: columns[d.column].copy() for d in others},
         )
 
     def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:
