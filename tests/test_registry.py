@@ -215,3 +215,14 @@ def test_a_plug_in_whose_files_are_wrong_is_not_forgotten(announced: Announced) 
     for _ in range(2):
         with pytest.raises(UsageError, match="an error in their file"):
             assert "two" not in things
+
+
+def test_no_two_things_share_what_must_be_distinct(announced: Announced) -> None:
+    parity: Registry[int] = Registry(
+        "number", group="divtok.things", distinct=lambda number: f"remainder {number % 3}"
+    )
+    parity.add("one", 1)
+    parity.add("two", 2)
+    with pytest.raises(UsageError, match=r"'one' and 'four' \(divtok\) have one remainder 1\."):
+        parity.add("four", 4)
+    assert parity.names() == ["one", "two"]

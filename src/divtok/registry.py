@@ -36,7 +36,7 @@ class Registry(Generic[T]):
     """A name -> thing map that refuses duplicates, explains unknown names and imports late.
 
     `read_module` makes things of a module that registers none by itself, such as a package of YAML
-    files.
+    files. `distinct` names what else no two things may share.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Registry(Generic[T]):
         group: str,
         home: str | None = None,
         read_module: Callable[[ModuleType], Iterable[tuple[str, T]]] | None = None,
+        distinct: Callable[[T], str] | None = None,
     ) -> None:
         self.noun = noun
         self.group = group
         self._home = home
         self._read_module = read_module
+        self._distinct = distinct
         self._things: dict[str, T] = {}
         self._origins: dict[str, str] = {}
         self._home_left: list[str] | None = None  # modules that are not imported yet
@@ -63,6 +65,13 @@ class Registry(Generic[T]):
                 f"{_registering[-1]}.",
                 next_step="Give one of them another name, or uninstall it.",
             )
+        for other, there in self._things.items():
+            if self._distinct is not None and self._distinct(there) == self._distinct(thing):
+                raise UsageError(
+                    f"The {self.noun}s '{other}' and '{name}' ({_registering[-1]}) have one "
+                    f"{self._distinct(thing)}.",
+                    next_step="Give one of them another.",
+                )
         self._things[name] = thing
         self._origins[name] = _registering[-1]
 

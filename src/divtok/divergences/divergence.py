@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from divtok.errors import UsageError
+from divtok.records import Trace
 from divtok.registry import Registry
 
 if TYPE_CHECKING:
@@ -40,10 +42,19 @@ class Divergence:
     unit: str
     of: DivergenceFunction
     highest: float = math.inf  # in the unit of theta
-    theta_unit: str = "bits"
+    theta_unit: str = ""  # left out: the stored one
     theta_scale: float = 1.0
     in_kernels: bool = False
     bounded: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta_unit", self.theta_unit or self.unit)
+        if not self.in_kernels and self.column in Trace.__dataclass_fields__:
+            raise UsageError(
+                f"The divergence '{self.name}' cannot have the column '{self.column}': every trace "
+                "has one of that name.",
+                next_step="Give it another.",
+            )
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -61,7 +72,10 @@ class Divergence:
 
 
 DIVERGENCES: Registry[Divergence] = Registry(
-    "divergence", group="divtok.divergences", home="divtok.divergences.kinds"
+    "divergence",
+    group="divtok.divergences",
+    home="divtok.divergences.kinds",
+    distinct=lambda divergence: f"column '{divergence.column}'",
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.protocol import Protocol
-from divtok.evaluate.sweep.counts import Counts, checked_grid, count_above
+from divtok.evaluate.sweep.counts import CountGrid, checked_grid, count_above
 from divtok.evaluate.sweep.grid import draws_of, linear_figures
 from divtok.evaluate.sweep.surfaces import lowest_index
 from divtok.records import Trace
@@ -81,7 +81,7 @@ def fit_theta(
         )
     thetas = checked_grid(grid)
     stored = DIVERGENCES.get("jsd").stored_thetas(thetas)
-    counted: list[Counts] = []
+    counted: list[CountGrid] = []
     correct: list[bool] = []
     excluded = 0
     for trace, outcome in outcomes:
@@ -89,6 +89,11 @@ def fit_theta(
             excluded += 1
             continue
         values = trace.jsd_bits[trace.reasoning()]
+        if np.isnan(values).any():
+            raise DataError(
+                f"A divergence of trajectory {trace.key} is not a number.",
+                next_step="Trace it again: such a trace is stored as failed, with its reason.",
+            )
         counted.append(count_above(values, np.zeros(len(values), np.int64), 1, stored))
         correct.append(outcome)
     protocol = protocol or Protocol()

@@ -15,6 +15,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import UsageError
@@ -50,7 +51,7 @@ class Learned:
     all: Callable[[Sequence[float]], Mapping[str, Scalar]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that what is derived is kept
 class Estimator:
     """A registered estimator. `bounded` ones must return a value in [0, 1].
 
@@ -71,22 +72,22 @@ class Estimator:
     ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
     learned: Learned | None = None
 
-    @property
+    @cached_property
     def needs_trace(self) -> bool:
         """Of an estimator that names no evidence either, a trace is all that is left."""
         return not self.evidence or len(self.evidence) < len(self.needs)
 
-    @property
+    @cached_property
     def needs_exact(self) -> bool:
         """Whether bounds on divergences leave it without a value."""
         return any(need in exact_only() for need in self.needs)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The per-token columns it reads."""
         return tuple(need for need in self.needs if is_column(need))
 
-    @property
+    @cached_property
     def evidence(self) -> tuple[str, ...]:
         """The kinds of evidence it is given, in order."""
         return tuple(need for need in self.needs if not is_column(need))

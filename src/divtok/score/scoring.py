@@ -96,8 +96,8 @@ def _trace_lacks(spec: Estimator, trace: Trace | None) -> Reason | None:
         return Reason(NOT_TRACED, "not traced")
     if trace.status != "ok":
         return Reason(trace.status, f"{trace.status}: {trace.reason}")
-    unknown = [need for need in spec.columns if need in exact_only()]
-    if not trace.exact and unknown:
+    if not trace.exact and spec.needs_exact:
+        unknown = [need for need in spec.columns if need in exact_only()]
         return Reason(NOT_EXACT, f"{unknown[0]}: not known from a server's most likely tokens")
     for column in spec.columns:
         if trace.per_token(column) is None:

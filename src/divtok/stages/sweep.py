@@ -21,7 +21,7 @@ from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.scored_group import known_verdicts
 from divtok.evaluate.sweep.counts import (
     Counted,
-    Counts,
+    CountGrid,
     checked_grid,
     count_above,
 )
@@ -62,7 +62,7 @@ class _Part:
     length: Ints
     reasoning: Ints
     mean_prob: Floats
-    counts: dict[str, Counts]
+    counts: dict[str, CountGrid]
 
 
 def counted(
@@ -202,7 +202,7 @@ def _count_shard(
     logprob, length = _flat(table.column("logprob_p"))
     reasoning = _reasoning(table, length)
     kept_row = np.repeat(np.arange(len(rows)), length)[reasoning]
-    counts: dict[str, Counts] = {}
+    counts: dict[str, CountGrid] = {}
     for name, grid in thetas.items():
         kind = DIVERGENCES.get(name)
         values, same = _flat(table.column(kind.column))

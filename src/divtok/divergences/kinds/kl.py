@@ -31,6 +31,7 @@ KL_PQ = register(
         column="kl_pq",
         unit="nats",
         of=_forward,
+        theta_unit="bits",
         theta_scale=math.log(2),
         in_kernels=True,
     )
@@ -43,6 +44,7 @@ KL_QP = register(
         column="kl_qp",
         unit="nats",
         of=_reverse,
+        theta_unit="bits",
         theta_scale=math.log(2),
         in_kernels=True,
     )

@@ -18,7 +18,7 @@ from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import FloatArray
 
-Counts = npt.NDArray[np.int32]
+CountGrid = npt.NDArray[np.int32]
 
 # How far a theta that was computed may lie from the grid's and still be meant.
 _SAME_THETA = 1e-9
@@ -50,13 +50,13 @@ class Counted:
     reasoning: Ints  # [N] reasoning tokens, those that can count
     mean_prob: Floats  # [N] mean probability that p gives to the response tokens
     thetas: Mapping[str, Floats]  # [G] each, rising, by divergence
-    counts: Mapping[str, Counts]  # [N, G] each
+    counts: Mapping[str, CountGrid]  # [N, G] each
     excluded: int
 
     def __len__(self) -> int:
         return len(self.problem_id)
 
-    def grid(self, divergence: str = "jsd") -> tuple[Floats, Counts]:
+    def grid(self, divergence: str = "jsd") -> tuple[Floats, CountGrid]:
         """thetas [G] and counts [N, G] of one divergence."""
         if divergence not in self.thetas:
             raise UsageError(
@@ -91,7 +91,7 @@ def checked_grid(grid: Sequence[float], divergence: str = "jsd") -> Floats:
     return thetas
 
 
-def count_above(values: FloatArray, row: Ints, rows: int, thetas: FloatArray) -> Counts:
+def count_above(values: FloatArray, row: Ints, rows: int, thetas: FloatArray) -> CountGrid:
     """[rows, G] how many values of each row lie strictly above each of G rising thetas.
 
     `values` [T] are divergences of any number of responses, and `row` [T] says whose each is.
