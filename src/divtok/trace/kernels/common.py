@@ -6,13 +6,15 @@ fills one column of numbers per position; the matrix products and the chunks are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol
 
 from divtok.divergences.arithmetic import check_range
-from divtok.divergences.divergence import Divergence
+from divtok.divergences.divergence import DIVERGENCES, Divergence
 from divtok.packed.parts import Head
+from divtok.records import PER_TOKEN_FIELDS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +27,7 @@ _ROUNDING_BITS = 1e-5
 LEAST_BLOCK_BYTES = 1 << 18
 
 # What a row kernel fills in, one row of its output each. `lse` is the log-sum-exp over the shared
-# width, `tail` over the tokens beyond it. All in nats but `jsd_bits`.
+# width, `tail` over the tokens beyond it. Divergences are in their own units, the rest in nats.
 COLUMNS: tuple[str, ...] = (
     "lse_p",
     "lse_q",
@@ -137,8 +139,9 @@ def run_chunks(
 def finish(columns: Tensor, others: Mapping[Divergence, Tensor] | None = None) -> HeadMetrics:
     """A row kernel's output [COLUMNS, T] as metrics; positions without a distribution are NaN.
 
-    Everywhere else the JSD lies in [0, 1], whichever kernel it comes from: rounding is cut off, and
-    a value further out raises a DataError, since then no number of that kernel can be trusted.
+    Everywhere else a divergence with an upper end lies in its range, whichever kernel it comes
+    from: rounding is cut off, and a value further out raises a DataError, since then no number of
+    that kernel can be trusted.
     """
     values = dict(zip(COLUMNS, columns, strict=True))
     finite: dict[str, Tensor] = {}
@@ -147,16 +150,19 @@ def finish(columns: Tensor, others: Mapping[Divergence, Tensor] | None = None) -
         finite[f"finite_{model}"] = lse.isfinite() & (tail < float("inf"))
         values[f"dropped_{model}"] = (tail - lse).sigmoid()
     whole = finite["finite_p"] & finite["finite_q"]
-    jsd = values["jsd_bits"].where(whole, 0.0)
-    values["jsd_bits"] = jsd.clamp(0.0, 1.0)
+    found = {d.column: (d, values.pop(d.column)) for d in DIVERGENCES if d.column in values}
+    found |= {d.column: (d, value) for d, value in (others or {}).items()}
     masked = {name: value.masked_fill(~whole, float("nan")) for name, value in values.items()}
-    beside = {d.column: _in_range(d, v, whole) for d, v in (others or {}).items()}
-    check_range(jsd.cpu().numpy(), _ROUNDING_BITS)  # last: here a GPU is waited for
-    return HeadMetrics(**masked, **finite, others=beside)
+    # Last: here a GPU is waited for.
+    divergences = {name: _in_range(*pair, whole) for name, pair in found.items()}
+    own = {name: divergences.pop(name) for name in list(divergences) if name in PER_TOKEN_FIELDS}
+    return HeadMetrics(**masked, **finite, **own, others=divergences)
 
 
 def _in_range(divergence: Divergence, values: Tensor, whole: Tensor) -> Tensor:
     """The values [T] of a divergence without rounding beyond its range, NaN where not `whole`."""
+    if not math.isfinite(divergence.highest):
+        return values.masked_fill(~whole, float("nan"))
     highest = divergence.highest * divergence.theta_scale
     found = values.where(whole, 0.0)
     check_range(
