@@ -27,6 +27,7 @@ from divtok.store.columns import (
     choice,
     flag,
     floats,
+    floats_in,
     fraction,
     ids,
     interval,
@@ -129,22 +130,14 @@ _TRACE_COLUMNS = (
 
 def _others() -> list[Column]:
     """One optional column for each divergence beside those that every trace has."""
-    names = [d.column for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
+    others = [d for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
 
     def join(*columns: FloatArray | None) -> dict[str, FloatArray]:
-        return {n: values for n, values in zip(names, columns, strict=True) if values is not None}
+        found = zip(others, columns, strict=True)
+        return {d.column: values for d, values in found if values is not None}
 
-    return [
-        replace(
-            floats(d.column, unit=d.unit, nullable=True).marked(DIVERGENCE),
-            of="others",
-            join=join,
-            # An absent one is told from one of no tokens.
-            encode=lambda others, name=d.column: others.get(name),
-        )
-        for d in DIVERGENCES
-        if d.column in names
-    ]
+    columns = [floats_in("others", d.column, unit=d.unit).marked(DIVERGENCE) for d in others]
+    return [replace(column, join=join) for column in columns]
 
 
 def traces() -> Layout[Trace]:
