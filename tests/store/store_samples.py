@@ -15,6 +15,8 @@ from divtok import records as r
 from divtok.store import schema
 from divtok.store.layout import Layout
 
+TRACES = schema.traces()
+
 # Every code point that UTF-8 can hold, NUL and line ends among them.
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 maybe_text = st.none() | texts
@@ -70,7 +72,10 @@ traces = st.builds(
     reason=reasons,
 )
 counts = st.builds(
-    r.Counts, texts, texts, texts, finite, *[st.none() | int64] * 3, length=int64, reasoning=int64
+    r.Counts,
+    *(texts, texts, texts, finite, int64),
+    *(st.none() | int64, st.none() | int64),
+    *(int64, int64, finite, int64, int64),
 )
 confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, reasons)
 evaluations = st.builds(
@@ -103,7 +108,7 @@ KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.PROBLEMS, problems),
     (schema.TRAJECTORIES, trajectories),
     (schema.GRADES, grades),
-    (schema.TRACES, traces),
+    (TRACES, traces),
     (schema.COUNTS, counts),
     (schema.CONFIDENCES, confidences),
     (schema.EVALUATIONS, evaluations),

@@ -18,6 +18,8 @@ from divtok.errors import StoreError
 from divtok.store import schema, shard_file
 from divtok.store.table import Table
 
+TRACES = schema.traces()
+
 ROWS = [trace("a", length=20), trace("b", length=5)]
 KEYS = {("a", "large", "small"), ("b", "large", "small")}
 
@@ -27,7 +29,7 @@ def _free() -> None:
 
 
 def _traces(folder: Path) -> Table[r.Trace]:
-    table = Table(folder / "traces", schema.TRACES, _free)
+    table = Table(folder / "traces", TRACES, _free)
     table.append(ROWS)
     return table
 

@@ -23,6 +23,8 @@ from divtok.store import schema
 from divtok.store.layout import Layout
 from divtok.store.table import Table
 
+TRACES = schema.traces()
+
 
 def _free() -> None:
     """Stands for a lock that is held."""
@@ -75,7 +77,7 @@ OLD: dict[str, tuple[Layout[Any], tuple[str, ...], tuple[str, ...], Any, Any]] =
         ),
     ),
     "traces": (
-        schema.TRACES,
+        TRACES,
         ("jsd_low_bits", "jsd_high_bits"),
         (),
         trace("old"),
@@ -199,15 +201,15 @@ def _refusal(table: Table[Any]) -> str:
 
 @pytest.mark.parametrize("name", ["key", "jsd_bits", "exact", "turn_end"])
 def test_a_required_column_may_not_be_missing(name: str, tmp_path: Path) -> None:
-    rows = schema.TRACES.to_arrow([trace("k")])
+    rows = TRACES.to_arrow([trace("k")])
     _put(tmp_path, rows.drop_columns([name]))
-    assert name in _refusal(Table(tmp_path, schema.TRACES, _free))
+    assert name in _refusal(Table(tmp_path, TRACES, _free))
 
 
 def test_a_column_of_a_later_version_is_refused_by_name(tmp_path: Path) -> None:
-    rows = schema.TRACES.to_arrow([trace("k")])
+    rows = TRACES.to_arrow([trace("k")])
     _put(tmp_path, rows.append_column("hellinger", pa.array([0.5])))
-    assert "hellinger" in _refusal(Table(tmp_path, schema.TRACES, _free))
+    assert "hellinger" in _refusal(Table(tmp_path, TRACES, _free))
 
 
 @pytest.mark.parametrize("name", ["jsd_bits", "jsd_low_bits"])
@@ -216,24 +218,24 @@ def test_another_unit_is_refused_by_name(
     name: str, lacking: tuple[str, ...], tmp_path: Path
 ) -> None:
     """In the field or in the file's own tags; also where an optional column is missing."""
-    old = _old_table(schema.TRACES, lacking, ()).schema
+    old = _old_table(TRACES, lacking, ()).schema
     index = old.get_field_index(name)
     by_field = old.set(index, old.field(index).with_metadata({"unit": "nats"}))
     units = json.loads(old.metadata[b"divtok.units"]) | {name: "nats"}
     by_tag = old.with_metadata(dict(old.metadata) | {b"divtok.units": json.dumps(units).encode()})
-    rows = schema.TRACES.to_arrow([_bounded("k")]).select(old.names)
+    rows = TRACES.to_arrow([_bounded("k")]).select(old.names)
     for number, other in enumerate((by_field, by_tag)):
         folder = tmp_path / str(number)
         _put(folder, pa.Table.from_arrays(rows.columns, schema=other))
-        assert name in _refusal(Table(folder, schema.TRACES, _free))
+        assert name in _refusal(Table(folder, TRACES, _free))
 
 
 def test_a_required_column_that_is_optional_in_the_file_is_refused(tmp_path: Path) -> None:
-    rows = schema.TRACES.to_arrow([trace("k")])
+    rows = TRACES.to_arrow([trace("k")])
     index = rows.schema.get_field_index("jsd_bits")
     loose = rows.schema.set(index, rows.schema.field(index).with_nullable(True))
     _put(tmp_path, pa.Table.from_arrays(rows.columns, schema=loose))
-    assert "jsd_bits is optional" in _refusal(Table(tmp_path, schema.TRACES, _free))
+    assert "jsd_bits is optional" in _refusal(Table(tmp_path, TRACES, _free))
 
 
 def test_another_type_of_an_optional_column_is_refused(tmp_path: Path) -> None:
@@ -264,12 +266,12 @@ def test_optional_float_lists_come_back_as_they_were(rows: list[Any], cut: int) 
         dataclasses.replace(trace(str(i)), exact=False, jsd_low_bits=low, jsd_high_bits=high)
         for i, (low, high) in enumerate(rows)
     ]
-    whole = schema.TRACES.to_arrow(traces)
+    whole = TRACES.to_arrow(traces)
     for part, expected in ((whole, traces), (whole.slice(cut), traces[cut:])):
-        back = schema.TRACES.from_arrow(part)
+        back = TRACES.from_arrow(part)
         assert [exact(row) for row in back] == [exact(row) for row in expected]
     joined = pa.concat_tables([whole.slice(cut), whole.slice(0, cut)])
-    back = schema.TRACES.from_arrow(joined)
+    back = TRACES.from_arrow(joined)
     assert [exact(row) for row in back] == [exact(row) for row in traces[cut:] + traces[:cut]]
 
 
@@ -282,7 +284,7 @@ def test_optional_float_lists_survive_the_disk(
         dataclasses.replace(trace(str(i)), exact=False, jsd_low_bits=low, jsd_high_bits=high)
         for i, (low, high) in enumerate(rows)
     ]
-    table = Table(tmp_path_factory.mktemp("t"), schema.TRACES, _free)
+    table = Table(tmp_path_factory.mktemp("t"), TRACES, _free)
     table.append(traces[:2])
     table.append(traces[2:])
     # Some rows of a shard only: a later row of the same key is in another shard.
@@ -295,7 +297,7 @@ def test_optional_float_lists_survive_the_disk(
 def test_a_float_list_of_another_type_is_refused() -> None:
     wrong = dataclasses.replace(_bounded("k"), jsd_low_bits=np.zeros(3))  # float64
     with pytest.raises(StoreError, match="column jsd_low_bits, row 1 "):
-        schema.TRACES.to_arrow([trace("good"), wrong])
+        TRACES.to_arrow([trace("good"), wrong])
 
 
 def _call(key: str = "k", **changes: Any) -> r.Call:

@@ -16,12 +16,15 @@ import pytest
 from store_samples import exact, grade, trace
 
 from divtok import records as r
+from divtok.divergences.divergence import DIVERGENCES, Divergence
 from divtok.errors import StoreError, UsageError
 from divtok.store import schema
 from divtok.store.columns import DIVERGENCE, Column, floats, reason, text, whole
 from divtok.store.layout import Layout
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.table import Table
+
+TRACES = schema.traces()
 
 
 def _free() -> None:
@@ -72,7 +75,7 @@ def _put(folder: Path, rows: Any) -> Table[r.Trace]:
     data = sink.getvalue().to_pybytes()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"g0001-part-000000-{zlib.crc32(data):08x}.parquet").write_bytes(data)
-    return Table(folder, schema.TRACES, _free)
+    return Table(folder, TRACES, _free)
 
 
 TV = floats("tv", unit="fraction", nullable=True)
@@ -80,21 +83,24 @@ TV = floats("tv", unit="fraction", nullable=True)
 
 @pytest.mark.parametrize("place", [0, 4, 10])
 def test_a_divergence_that_is_not_known_is_passed_over(tmp_path: Path, place: int) -> None:
-    rows = schema.TRACES.to_arrow([trace("old")])
+    rows = TRACES.to_arrow([trace("old")])
     values = [np.zeros(3, np.float32)]
     table = _put(tmp_path, _with_column(rows, TV.marked(DIVERGENCE), values, place))
     table.append([trace("new")])
     expected = [exact(trace("old")), exact(trace("new"))]
     assert [exact(row) for row in table.read()] == expected
     assert table.keys() == {("old", "large", "small"), ("new", "large", "small")}
-    assert table.frame().columns == schema.TRACES.schema.names
+    # Whoever looks at the frame finds it.
+    frame = table.frame()
+    assert frame.columns == [*TRACES.schema.names, "tv"]
+    assert frame["tv"].to_list() == [[0.0, 0.0, 0.0], None]
 
 
 @pytest.mark.parametrize("mark", [{}, {"divtok.kind": "moon phase"}, {"kind": "divergence"}])
 def test_any_other_column_that_is_not_known_is_refused(
     tmp_path: Path, mark: Mapping[str, str]
 ) -> None:
-    rows = schema.TRACES.to_arrow([trace("k")])
+    rows = TRACES.to_arrow([trace("k")])
     table = _put(tmp_path, _with_column(rows, TV.marked(mark), [None]))
     for reading in (table.read, table.keys):
         with pytest.raises(StoreError, match=r"another format: .*'tv'"):
@@ -102,7 +108,7 @@ def test_any_other_column_that_is_not_known_is_refused(
 
 
 def test_a_divergence_does_not_hide_another_unit_of_a_known_column(tmp_path: Path) -> None:
-    rows = _with_column(schema.TRACES.to_arrow([trace("k")]), TV.marked(DIVERGENCE), [None])
+    rows = _with_column(TRACES.to_arrow([trace("k")]), TV.marked(DIVERGENCE), [None])
     tags = dict(rows.schema.metadata)
     for units in ({"jsd_bits": "nats"}, {"turn_end": "seconds"}):
         changed = json.loads(tags[b"divtok.units"]) | units
@@ -137,6 +143,38 @@ def test_a_layout_that_knows_the_divergence_reads_it_and_old_files_without(tmp_p
         b"divtok.kind": b"divergence",
         b"unit": b"fraction",
     }
+
+
+def test_further_divergences_come_back_where_they_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dataclasses
+
+    import numpy as np
+
+    names = ["one", "two"]
+    further = [
+        Divergence(n, "Test.", label=n, column=n, unit="fraction", of=lambda p, _q: p)
+        for n in names
+    ]
+    monkeypatch.setattr(schema, "DIVERGENCES", [*DIVERGENCES, *further])
+    layout = schema.traces()
+    table, plain = Table(tmp_path, layout, _free), trace("plain")
+    values = {"one": np.ones(3, np.float32), "two": np.empty(0, np.float32)}
+    both = dataclasses.replace(trace("both"), others=values)
+    one = dataclasses.replace(trace("one"), others={"one": values["one"]})
+    table.append([plain, both, one])
+    assert [exact(row) for row in table.read()] == [exact(row) for row in (plain, both, one)]
+    assert layout.schema.field("two").metadata == {
+        b"divtok.kind": b"divergence",
+        b"unit": b"fraction",
+    }
+    monkeypatch.undo()
+    known = Table(tmp_path, schema.traces(), _free)
+    assert [row.others for row in known.read()] == [{}, {}, {}]
+    wrong = dataclasses.replace(trace("wrong"), others={"one": np.zeros(3)})
+    with pytest.raises(StoreError, match="column one, row 0 "):
+        table.append([wrong])
 
 
 def test_a_run_holds_tables_of_other_packages(tmp_path: Path) -> None:
@@ -248,7 +286,7 @@ def test_a_reason_keeps_its_kind(tmp_path: Path) -> None:
 def test_a_reason_from_before_gets_the_kind_that_code_depended_on(
     tmp_path: Path, text: str, kind: str
 ) -> None:
-    rows = schema.TRACES.to_arrow([dataclasses.replace(trace("k"), reason=text)])
+    rows = TRACES.to_arrow([dataclasses.replace(trace("k"), reason=text)])
     (found,) = _put(tmp_path, rows.drop_columns(["reason_kind"])).read()
     assert isinstance(found.reason, r.Reason)
     assert (found.reason, found.reason.kind) == (text, kind)

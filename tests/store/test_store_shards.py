@@ -15,6 +15,8 @@ from divtok.store import atomic, schema
 from divtok.store.shards import Shard, current, shard_of
 from divtok.store.table import Table
 
+TRACES = schema.traces()
+
 
 class Crash(BaseException):
     """The process is gone: nothing of ours runs after it."""
@@ -267,7 +269,7 @@ def test_the_identity_changes_with_the_rows_and_with_nothing_else(
 
 
 def test_a_large_table_is_replaced_in_parts(tmp_path: Path) -> None:
-    table = Table(tmp_path, schema.TRACES, _free)
+    table = Table(tmp_path, TRACES, _free)
     table.replace_with([trace(f"{part} {i}") for i in range(20)] for part in range(30))
     assert len(table.keys()) == 600
     assert [len(batch) for batch in table.batches()] == [20] * 30

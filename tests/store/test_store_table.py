@@ -23,6 +23,8 @@ from divtok.store import atomic, schema
 from divtok.store.layout import Layout
 from divtok.store.table import Table
 
+TRACES = schema.traces()
+
 
 def _free() -> None:
     """Stands for a lock that is held."""
@@ -247,7 +249,7 @@ def test_batches_end_with_an_error_when_the_table_is_replaced(tmp_path: Path, ke
 
 
 def test_columns_are_those_of_the_rows_that_count(tmp_path: Path) -> None:
-    table = Table(tmp_path / "traces", schema.TRACES, _free)
+    table = Table(tmp_path / "traces", TRACES, _free)
     table.append([trace("a", 2), trace("b", 1), trace("c", 3)])
     table.append([trace("b", 4)])
     parts = list(table.columns(["key", "jsd_bits"]))
@@ -322,7 +324,7 @@ def test_temp_files_and_others_are_no_rows(tmp_path: Path) -> None:
 
 
 def test_a_shard_of_another_version_or_in_other_units_is_refused(tmp_path: Path) -> None:
-    table = Table(tmp_path / "traces", schema.TRACES, _free)
+    table = Table(tmp_path / "traces", TRACES, _free)
     table.append([trace("a")])
     rows = pq.read_table(_shard(table))
     tags = dict(rows.schema.metadata)
@@ -344,7 +346,7 @@ def test_a_shard_of_another_version_or_in_other_units_is_refused(tmp_path: Path)
 
 
 def test_other_programs_read_the_rows_and_the_units(tmp_path: Path) -> None:
-    table = Table(tmp_path / "traces", schema.TRACES, _free)
+    table = Table(tmp_path / "traces", TRACES, _free)
     table.append([trace("a"), trace("b", length=2)])
     table.append([trace("c", length=0)])
     pattern = str(table.folder / "*.parquet")

@@ -178,7 +178,8 @@ def _encode_kind(value: str | None) -> str | None:
     return value.kind if isinstance(value, Reason) else OTHER
 
 
-def _join_reason(text: str | None, kind: str | None) -> Reason | None:
+def reason_of(text: str | None, kind: str | None) -> Reason | None:
+    """A reason from what is stored of it."""
     if text is None:
         return None
     return Reason(kind_of_old_text(text) if kind is None else kind, text)
@@ -238,7 +239,7 @@ def reason(name: str = "reason") -> tuple[Column, Column]:
     A plain text is of the kind "other". What is read is a `Reason` in any case.
     """
     kind = Column(f"{name}_kind", pa.string(), True, encode=_encode_kind, of=name)
-    return Column(name, pa.string(), True, join=_join_reason), kind
+    return Column(name, pa.string(), True, join=reason_of), kind
 
 
 def ids(name: str) -> Column:
@@ -263,6 +264,15 @@ def floats(name: str, *, unit: str, nullable: bool = False) -> Column:
         pack=_pack_floats,
         repetitive=False,
     )
+
+
+def floats_in(of: str, name: str, *, unit: str) -> Column:
+    """The array of this name in the field `of`, a mapping; null where it has none."""
+
+    def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+        return _encode_floats(arrays.get(name))
+
+    return replace(floats(name, unit=unit, nullable=True), of=of, encode=encode)
 
 
 def mapping(name: str) -> Column:

@@ -129,13 +129,16 @@ class Layout(Generic[R]):
     def completed(self, table: ArrowTable, names: Sequence[str] | None = None) -> ArrowTable:
         """The columns of these names, or all, in the layout's present schema.
 
-        Optional ones that an earlier version did not write are added, empty.
+        Optional ones that an earlier version did not write are added, empty; further divergences
+        come last.
         """
-        wanted = [c for c in self.columns if names is None or c.name in names]
-        for column in wanted:
-            if column.nullable and column.name not in table.column_names:
-                table = table.append_column(column.field(), pa.nulls(len(table), column.type))
-        schema = pa.schema([c.field() for c in wanted], metadata=self.schema.metadata)
+        fields = [field for field in self.schema if names is None or field.name in names]
+        for field in fields:
+            if field.nullable and field.name not in table.column_names:
+                table = table.append_column(field, pa.nulls(len(table), field.type))
+        known = self.schema.names
+        fields += [field for field in table.schema if field.name not in known]
+        schema = pa.schema(fields, metadata=self.schema.metadata)
         same = table.schema.equals(schema, check_metadata=True)
         return table if same else table.select(schema.names).cast(schema)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from divtok.records import FinishReason, Reason
-from divtok.store.columns import OTHER
+from divtok.store.columns import reason_of
 from divtok.store.run import Run
 from divtok.store.table import Table
 
@@ -52,11 +52,10 @@ def stored_responses(run: Run) -> dict[str, Response]:
     found: dict[str, Response] = {}
     for part in run.trajectories.columns((*_COLUMNS, "token_ids")):
         lengths = list_lengths(part.column("token_ids"))
-        columns = [part.column(name).to_pylist() for name in _COLUMNS]
-        for *names, text, kind, length in zip(*columns, lengths, strict=True):
-            reason = None if text is None else Reason(kind or OTHER, text)
-            values: list[Any] = [*names, reason, length]
-            found[names[0]] = Response(*values)
+        columns = {name: part.column(name).to_pylist() for name in _COLUMNS}
+        reasons = map(reason_of, columns.pop("reason"), columns.pop("reason_kind"))
+        rows = zip(*columns.values(), reasons, lengths, strict=True)
+        found |= {row.key: row for row in map(Response._make, rows)}
     return found
 
 

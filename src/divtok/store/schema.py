@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import get_args
 
 from divtok.divergences.divergence import DIVERGENCES
@@ -29,6 +27,7 @@ from divtok.store.columns import (
     choice,
     flag,
     floats,
+    floats_in,
     fraction,
     ids,
     interval,
@@ -129,27 +128,16 @@ _TRACE_COLUMNS = (
 )
 
 
-def _one_of(name: str, others: Mapping[str, FloatArray]) -> FloatArray | None:
-    return others.get(name)
-
-
 def _others() -> list[Column]:
     """One optional column for each divergence beside those that every trace has."""
-    names = [d.column for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
+    others = [d for d in DIVERGENCES if d.column not in PER_TOKEN_FIELDS]
 
     def join(*columns: FloatArray | None) -> dict[str, FloatArray]:
-        return {n: values for n, values in zip(names, columns, strict=True) if values is not None}
+        found = zip(others, columns, strict=True)
+        return {d.column: values for d, values in found if values is not None}
 
-    return [
-        replace(
-            floats(d.column, unit=d.unit, nullable=True).marked(DIVERGENCE),
-            of="others",
-            join=join,
-            encode=partial(_one_of, d.column),
-        )
-        for d in DIVERGENCES
-        if d.column in names
-    ]
+    columns = [floats_in("others", d.column, unit=d.unit).marked(DIVERGENCE) for d in others]
+    return [replace(column, join=join) for column in columns]
 
 
 def traces() -> Layout[Trace]:

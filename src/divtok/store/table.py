@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from divtok.errors import StoreError
-from divtok.store import atomic, shard_file, shards
-from divtok.store.columns import ArrowSchema, ArrowTable
+from divtok.store import atomic, rows, shard_file, shards
+from divtok.store.columns import ArrowTable
 from divtok.store.layout import Key, Layout
+from divtok.store.lookup import Lookup
 from divtok.store.shard_file import Content
 from divtok.store.shards import Shard
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-Rows = npt.NDArray[np.int64]
 
 # Each retry means that a writer replaced the table in between; more than a few is not chance.
 _READ_ATTEMPTS = 20
@@ -135,27 +133,23 @@ class Table(Generic[R]):
             yield table
 
     def lookup(self) -> Lookup[R]:
-        """Single rows by their keys, for few of them or for those of another table in its order."""
-        return Lookup(self)
-
-    def _located(self) -> dict[Key, tuple[Shard, int]]:
-        """Where the row that counts is, for every key."""
-        found: dict[Key, tuple[Shard, int]] = {}
-        for shard in self._current():
-            table = self._load(shard, self.layout.key)
-            columns = [table.column(name).to_pylist() for name in self.layout.key]
-            found |= {key: (shard, row) for row, key in enumerate(zip(*columns, strict=True))}
-        return found
+        """The rows of `read()` by key, each read when it is asked for."""
+        return Lookup(self.folder, self.layout)
 
     def frame(self) -> pl.DataFrame:
-        """The rows of `read()` as a polars frame, mappings as JSON text."""
+        """The rows of `read()` as a polars frame, mappings as JSON text.
+
+        Divergences of packages that are not installed are among the columns.
+        """
         import polars as pl
 
         def load(there: list[Shard]) -> list[ArrowTable]:
-            return self._last_rows([self._load(shard) for shard in there])
+            tables = [rows.load(self.folder, shard, self.layout, unknown=True) for shard in there]
+            return self._last_rows(tables)
 
-        nothing = self.layout.schema.empty_table()
-        frame = pl.from_arrow(pa.concat_tables([nothing, *self._stable(load)]))
+        tables = [self.layout.schema.empty_table(), *self._stable(load)]
+        # Shards without such a divergence have nulls in its place.
+        frame = pl.from_arrow(pa.concat_tables(tables, promote_options="default"))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
@@ -203,60 +197,31 @@ class Table(Generic[R]):
         shard_file.write(self.folder, shard, content)
 
     def _load(self, shard: Shard, columns: Sequence[str] | None = None) -> ArrowTable:
-        """One shard, checked. A `FileNotFoundError` means that the table was replaced."""
+        return rows.load(self.folder, shard, self.layout, columns)
 
-        def choose(found: ArrowSchema) -> list[str]:
-            differences = self.layout.differences(found)
-            if differences:
-                raise StoreError(
-                    f"{self.folder / shard.name} was written in another format: "
-                    f"{'; '.join(differences)}.",
-                    next_step="Read it with the divtok version that wrote it, or start another "
-                    "run.",
-                )
-            return self.layout.names_in(found, columns)
-
-        return self.layout.completed(shard_file.read(self.folder, shard, choose), columns)
+    def _decode(self, shard: Shard, table: ArrowTable) -> list[R]:
+        return rows.decode(self.folder, shard, self.layout, table)
 
     def _last_rows(self, tables: Sequence[ArrowTable]) -> list[ArrowTable]:
         """These tables with the rows that count."""
-        rows = _last_of_each_key(tables, self.layout.key)
-        return [_taken(table, kept) for table, kept in zip(tables, rows, strict=True)]
+        counting = rows.last_of_each_key(tables, self.layout.key)
+        return [rows.taken(table, kept) for table, kept in zip(tables, counting, strict=True)]
 
     def _one_by_one(
         self, columns: Sequence[str] | None = None
     ) -> Iterator[tuple[Shard, ArrowTable]]:
-        replaced = StoreError(
-            f"{self.folder} was replaced while it was read.",
-            next_step="Run the same command again.",
-        )
         there = self._current()
         try:
             keys = [self._load(shard, self.layout.key) for shard in there]
-            rows = _last_of_each_key(keys, self.layout.key)
+            counting = rows.last_of_each_key(keys, self.layout.key)
             del keys
-            for shard, kept in zip(there, rows, strict=True):
+            for shard, kept in zip(there, counting, strict=True):
                 if len(kept):
-                    yield shard, _taken(self._load(shard, columns), kept)
+                    yield shard, rows.taken(self._load(shard, columns), kept)
         except FileNotFoundError as error:
-            raise replaced from error
+            raise rows.replaced(self.folder) from error
         if not self._still_there(there):
-            raise replaced
-
-    def _rows(self, shard: Shard) -> list[R]:
-        try:
-            return self._decode(shard, self._load(shard))
-        except FileNotFoundError as error:
-            raise StoreError(
-                f"{self.folder} was replaced while it was read.",
-                next_step="Run the same command again.",
-            ) from error
-
-    def _decode(self, shard: Shard, table: ArrowTable) -> list[R]:
-        try:
-            return self.layout.from_arrow(table)
-        except ValueError as error:
-            raise shard_file.damaged(self.folder / shard.name, str(error)) from error
+            raise rows.replaced(self.folder)
 
     def _still_there(self, before: list[Shard]) -> bool:
         # Rows appended meanwhile do no harm. A newer generation does, and so do a missing shard
@@ -279,57 +244,3 @@ class Table(Generic[R]):
             f"{self.folder} is being replaced over and over while it is read.",
             next_step="Wait for the other process to finish, then run the same command again.",
         )
-
-
-class Lookup(Generic[R]):
-    """Rows of a table by key. The shards that were read last are kept, and no more.
-
-    Tables that were filled together have their rows in the same order, so going through one of them
-    reads each shard of the other once.
-    """
-
-    KEPT = 4
-
-    def __init__(self, table: Table[R]) -> None:
-        self._table = table
-        self._places: dict[Key, tuple[Shard, int]] | None = None
-        self._kept: dict[Shard, list[R]] = {}
-
-    def get(self, key: Key) -> R | None:
-        if self._places is None:
-            self._places = self._table._located()  # pyright: ignore[reportPrivateUsage]
-        if key not in self._places:
-            return None
-        shard, row = self._places[key]
-        if shard not in self._kept:
-            while len(self._kept) >= self.KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[shard] = self._table._rows(shard)  # pyright: ignore[reportPrivateUsage]
-        return self._kept[shard][row]
-
-    def __getitem__(self, key: Key) -> R:
-        found = self.get(key)
-        if found is None:
-            raise StoreError(
-                f"{self._table.folder} has no row {key}.", next_step="Run the same command again."
-            )
-        return found
-
-
-def _last_of_each_key(tables: Sequence[ArrowTable], key: Sequence[str]) -> list[Rows]:
-    """The rows of each table, rising, that have no later row with their key in any of them."""
-    if not tables:
-        return []
-    keys = pa.concat_tables([table.select(list(key)) for table in tables])
-    numbered = keys.append_column("", pa.array(np.arange(len(keys))))
-    # Arrow finds them faster than a dict of tuples does, and makes no object for each row.
-    last = numbered.group_by(list(key), use_threads=False).aggregate([("", "max")])
-    chunks = [np.from_dlpack(chunk) for chunk in last.column("_max").chunks]
-    rows = np.sort(np.concatenate([np.empty(0, np.int64), *chunks]))
-    starts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
-    parts = np.split(rows, np.searchsorted(rows, starts[1:]))
-    return [part - start for part, start in zip(parts, starts, strict=True)]
-
-
-def _taken(table: ArrowTable, rows: Rows) -> ArrowTable:
-    return table if len(rows) == len(table) else table.take(pa.array(rows))
