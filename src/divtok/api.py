@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from divtok.divergences.divergence import beside_kernels
+from divtok.divergences.divergence import further
 from divtok.errors import NothingScoredError, UsageError
 from divtok.evidence.kind import EVIDENCE
 from divtok.families.family import FAMILIES, default_theta
@@ -183,7 +183,7 @@ def confidence(
 def _read(pair: Pair | ServerPair, row: Row, spec: Estimator) -> Read:
     if isinstance(pair, Pair):
         listeners = [listener for kind in spec.evidence if (listener := _listener(kind))]
-        return pair.read_row(row, asked=Asked(beside_kernels(spec.columns), listeners))
+        return pair.read_row(row, asked=Asked(further(spec.columns), listeners))
     return Read(pair.trace_ids(prompt_ids=row.prompt_ids, token_ids=row.token_ids, text=row.text))
 
 

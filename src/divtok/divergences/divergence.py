@@ -7,15 +7,15 @@ Traces hold every divergence that the row kernels fill in, and those that estima
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import UsageError
-from divtok.records import Trace
+from divtok.records import PER_TOKEN_FIELDS, Trace
 from divtok.registry import Registry
 
 if TYPE_CHECKING:
@@ -84,6 +84,6 @@ def register(divergence: Divergence) -> Divergence:
     return divergence
 
 
-def beside_kernels(columns: Any) -> list[Divergence]:
-    """The divergences of these columns that no row kernel fills in."""
-    return [d for d in DIVERGENCES if d.column in columns and not d.in_kernels]
+def further(columns: Collection[str]) -> list[Divergence]:
+    """The divergences of these columns that a trace need not have."""
+    return [d for d in DIVERGENCES if d.column in columns and d.column not in PER_TOKEN_FIELDS]

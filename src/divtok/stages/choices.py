@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from divtok.config.loading import digest_of
 from divtok.config.run import RunConfig
-from divtok.divergences.divergence import DIVERGENCES, Divergence, beside_kernels
+from divtok.divergences.divergence import DIVERGENCES, Divergence, further
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
 from divtok.protocols.protocol import PROTOCOLS
@@ -54,7 +54,7 @@ def asked_divergences(config: RunConfig) -> list[Divergence]:
     """The divergences to trace beside those that every trace has."""
     columns = {need for spec in chosen_estimators(config) for need in spec.columns}
     columns |= {DIVERGENCES.get(name).column for name in config.trace.divergences}
-    return beside_kernels(columns)
+    return further(columns)
 
 
 def check_choices(config: RunConfig) -> None:

@@ -50,7 +50,7 @@ def pair_metrics(
     (default: the smaller head) and renormalised. Logits are float32 whatever the weights are.
     `workspace_bytes` bounds what is held besides the inputs and the result, except that at least
     one position is always worked on. The models may live on different devices. `others` are
-    divergences beside those of the kernels.
+    divergences to compute, too, where the kernels do not do so anyway.
     """
     import torch
 
@@ -67,9 +67,10 @@ def pair_metrics(
     if workspace_bytes <= 0:
         raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
     path, tokens = _pick_path(hidden_p.device), tokens.to(hidden_p.device)
-    work = Work(hidden_p, head_p, hidden_q, head_q, tokens, width, tuple(others))
+    beside = tuple(d for d in others if not d.in_kernels)
+    work = Work(hidden_p, head_p, hidden_q, head_q, tokens, width, beside)
     with torch.inference_mode():
-        return path(work, workspace_bytes // _SHARE_OF_LOGITS if others else workspace_bytes)
+        return path(work, workspace_bytes // _SHARE_OF_LOGITS if beside else workspace_bytes)
 
 
 def default_workspace(device: torch.device) -> int:

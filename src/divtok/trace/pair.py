@@ -6,7 +6,7 @@ traces go, and no threshold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -163,9 +163,7 @@ class Pair:
                 others=asked.divergences,
             )
             columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
-            traces = [
-                self._trace(row, part, asked.divergences) for row, part in _split(rows, columns)
-            ]
+            traces = [self._trace(row, part, metrics.others) for row, part in _split(rows, columns)]
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
             heard = [
                 listener.hear(passage, sink)
@@ -173,9 +171,7 @@ class Pair:
             ]
         return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
-    def _trace(
-        self, row: Row, columns: Mapping[str, Column], others: Sequence[Divergence]
-    ) -> Trace:
+    def _trace(self, row: Row, columns: Mapping[str, Column], others: Iterable[str]) -> Trace:
         """One row's trace from its slice [T] of every metric, with these other divergences."""
         for reader, finite in ((self.p, columns["finite_p"]), (self.q, columns["finite_q"])):
             if not finite.all():
@@ -194,7 +190,7 @@ class Pair:
             end_ids=self.p.end_ids | self.q.end_ids,
             dropped_mass_p=float(columns["dropped_p"].max()),
             dropped_mass_q=float(columns["dropped_q"].max()),
-            others={d.column: columns[d.column].copy() for d in others},
+            others={name: columns[name].copy() for name in others},
         )
 
     def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:

@@ -40,6 +40,7 @@ COLUMNS: tuple[str, ...] = (
     "kl_pq",
     "kl_qp",
     "jsd_bits",
+    "total_variation",
 )
 
 

@@ -205,9 +205,12 @@ def _log_sum_exp(logits: Any) -> Any:
 def _block_divergences(
     logits_p: Any, logits_q: Any, top_p: Any, top_q: Any, sum_p: Any, sum_q: Any, sums: Any
 ) -> Any:
-    """JSD, both KLs and both entropies of a block of tokens, in bits. See `_row_divergences`."""
+    """JSD, both KLs, both entropies and twice the total variation of a block of tokens.
+
+    In bits, but for the last. See `_row_divergences`.
+    """
     _use_wide_vectors()
-    jsd, kl_pq, kl_qp, entropy_p, entropy_q = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
+    jsd, kl_pq, kl_qp, entropy_p, entropy_q, apart = _ZERO, _ZERO, _ZERO, _ZERO, _ZERO, _ZERO
     share_p, share_q = _share(sum_p), _share(sum_q)
     for i in range(len(logits_p)):
         z_p, z_q = logits_p[i] - top_p, logits_q[i] - top_q
@@ -228,7 +231,8 @@ def _block_divergences(
         kl_qp += q * _counted(-t, -gap, log_q)
         entropy_p -= p * log_p
         entropy_q -= q * log_q
-    return jsd, kl_pq, kl_qp, entropy_p, entropy_q
+        apart += large - small
+    return jsd, kl_pq, kl_qp, entropy_p, entropy_q, apart
 
 
 @_element
@@ -267,11 +271,11 @@ def _counted(log_ratio: Any, gap: Any, log_own: Any) -> Any:
 def _row_divergences(
     logits_p: Any, logits_q: Any, top_p: Any, top_q: Any, sum_p: Any, sum_q: Any
 ) -> Any:
-    """[V], [V], their maxima and log2 sums of exp(logits - top) -> the five numbers, in bits.
+    """[V], [V], their maxima and log2 sums of exp(logits - top) -> the six numbers of a block.
 
     The difference of the sums is taken first, so that equal distributions give exactly 0.
     """
-    jsd, kl_pq, kl_qp, entropy_p, entropy_q = 0.0, 0.0, 0.0, 0.0, 0.0
+    jsd, kl_pq, kl_qp, entropy_p, entropy_q, apart = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for start in range(0, len(logits_p), BLOCK):
         block = _block_divergences(
             logits_p[start : start + BLOCK],
@@ -287,7 +291,8 @@ def _row_divergences(
         kl_qp += block[2]
         entropy_p += block[3]
         entropy_q += block[4]
-    return jsd, kl_pq, kl_qp, entropy_p, entropy_q
+        apart += block[5]
+    return jsd, kl_pq, kl_qp, entropy_p, entropy_q, apart
 
 
 @compiled("void(f4[:, ::1], f4[:, ::1], i8[:], i8, f4[:, :], i8, i8)")
@@ -304,7 +309,7 @@ def rows(
         top_p, top_q = _top(p), _top(q)
         lse_p, lse_q = np.float64(top_p), np.float64(top_q)
         tail_p, tail_q = _log_sum_exp(logits_p[r, width:]), _log_sum_exp(logits_q[r, width:])
-        values = (lse_p, lse_q, tail_p, tail_q, nan, nan, nan, nan, nan, nan, nan)
+        values = (lse_p, lse_q, tail_p, tail_q, nan, nan, nan, nan, nan, nan, nan, nan)
         if math.isfinite(top_p) and math.isfinite(top_q):
             sum_p, sum_q = _log2_sum(p, top_p), _log2_sum(q, top_q)
             bits = _row_divergences(p, q, top_p, top_q, sum_p, sum_q)
@@ -320,6 +325,7 @@ def rows(
                 bits[1] * NATS_PER_BIT,
                 bits[2] * NATS_PER_BIT,
                 bits[0],
+                bits[5] / 2,
             )
         for column in range(len(values)):
             out[column, r] = values[column]

@@ -111,7 +111,7 @@ def _rows(
     top_p, sum_p, top_q, sum_q = _sums(p_row, q_row, width, BLOCK)
     high_p, low_p = _log2(sum_p)
     high_q, low_q = _log2(sum_q)
-    jsd, kl_pq, kl_qp, entropy_p, entropy_q = _divergences(
+    jsd, kl_pq, kl_qp, entropy_p, entropy_q, total_variation = _divergences(
         p_row,
         q_row,
         width,
@@ -142,6 +142,7 @@ def _rows(
     tl.store(column + 8 * stride_out, kl_pq)
     tl.store(column + 9 * stride_out, kl_qp)
     tl.store(column + 10 * stride_out, jsd)
+    tl.store(column + 11 * stride_out, total_variation)
 
 
 @triton.jit
@@ -215,7 +216,7 @@ def _divergences(
     BLOCK: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    """JSD in bits, both KLs and both entropies in nats."""
+    """JSD in bits, both KLs and both entropies in nats, and total variation."""
     lanes = tl.arange(0, BLOCK)
     jsd = tl.zeros([BLOCK], tl.float32)
     lost = tl.zeros([BLOCK], tl.float32)
@@ -223,6 +224,8 @@ def _divergences(
     kl_qp = tl.zeros([BLOCK], tl.float32)
     log_p = tl.zeros([BLOCK], tl.float32)
     log_q = tl.zeros([BLOCK], tl.float32)
+    apart = tl.zeros([BLOCK], tl.float32)
+    apart_lost = tl.zeros([BLOCK], tl.float32)
     whole = width // (2 * BLOCK) * (2 * BLOCK)
     for start in range(0, whole, 2 * BLOCK):
         at = start + lanes
@@ -230,10 +233,10 @@ def _divergences(
         y0 = tl.load(q_row + at)
         x1 = tl.load(p_row + at + BLOCK)
         y1 = tl.load(q_row + at + BLOCK)
-        a0, b0, c0, d0, e0 = _terms(
+        a0, b0, c0, d0, e0, f0 = _terms(
             x0, y0, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
         )
-        a1, b1, c1, d1, e1 = _terms(
+        a1, b1, c1, d1, e1, f1 = _terms(
             x1, y1, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
         )
         jsd, lost = _add(jsd, lost, a0 + a1)
@@ -241,11 +244,12 @@ def _divergences(
         kl_qp += c0 + c1
         log_p += d0 + d1
         log_q += e0 + e1
+        apart, apart_lost = _add(apart, apart_lost, f0 + f1)
     for start in range(whole, width, BLOCK):
         at = start + lanes
         x = tl.load(p_row + at, mask=at < width, other=_LOWEST)
         y = tl.load(q_row + at, mask=at < width, other=_LOWEST)
-        a0, b0, c0, d0, e0 = _terms(
+        a0, b0, c0, d0, e0, f0 = _terms(
             x, y, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED
         )
         jsd, lost = _add(jsd, lost, a0)
@@ -253,12 +257,14 @@ def _divergences(
         kl_qp += c0
         log_p += d0
         log_q += e0
+        apart, apart_lost = _add(apart, apart_lost, f0)
     return (
         tl.sum(jsd, 0) * 0.5,
         tl.sum(kl_pq, 0) * _LN2,
         tl.sum(kl_qp, 0) * -_LN2,
         tl.sum(log_p, 0) * -_LN2,
         tl.sum(log_q, 0) * -_LN2,
+        tl.sum(apart, 0) * 0.5,
     )
 
 
@@ -277,7 +283,7 @@ def _add(total, lost, term):
 def _terms(
     x, y, top_p, high_p, low_p, share_p, top_q, high_q, low_q, share_q, MASKED: tl.constexpr
 ):
-    """What one token adds to max(p,q) g, p log2(p/q), q log2(p/q), p log2 p and q log2 q."""
+    """What one token adds to max(p,q) g, p log2(p/q), q log2(p/q), p log2 p, q log2 q and |p-q|."""
     if MASKED:
         # -inf would turn into NaN below; sums that hold NaN or +inf are already marked broken.
         masked_p = x <= _LOWEST
@@ -310,7 +316,7 @@ def _terms(
         # Decided by the logits: the probability of a faint token may be zero.
         p_ratio = tl.where(masked_q & (masked_p == 0), float("inf"), p_ratio)
         q_ratio = tl.where(masked_p & (masked_q == 0), -float("inf"), q_ratio)
-    return tl.maximum(p, q) * g, p_ratio, q_ratio, p * a, q * b
+    return tl.maximum(p, q) * g, p_ratio, q_ratio, p * a, q * b, tl.abs(p - q)
 
 
 @triton.jit

@@ -52,6 +52,7 @@ def row_kernel(logits_p: Tensor, logits_q: Tensor, tokens: Tensor, width: int, o
         "entropy_p": log_sum_p.squeeze(1) - weighted_sum(p, z_p),
         "entropy_q": log_sum_q.squeeze(1) - weighted_sum(q, z_q),
     }
+    values["total_variation"] = (p - q).abs_().sum(dim=-1) / 2
     ratio = log_ratio(z_p, z_q, log_sum_p, log_sum_q)
     # A token that only the other model masks makes its KL infinite, however faint it is.
     infinite = float("inf")
