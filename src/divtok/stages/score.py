@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from divtok.config.run import RunConfig, resolve, to_yaml
@@ -70,8 +70,15 @@ def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[
         "config": hashlib.sha256(to_yaml(resolve(config)).encode()).hexdigest(),
         "tables": {table.layout.name: table.identity() for table in tables},
         "estimators": {spec.name: ESTIMATORS.origin(spec.name) for spec in chosen},
-        "divtok": version("divtok"),
+        "divtok": _version(),
     }
+
+
+def _version() -> str:
+    try:
+        return version("divtok")
+    except PackageNotFoundError:  # run from its source, not installed
+        return "source"
 
 
 def _made(run: Run) -> dict[str, Any]:

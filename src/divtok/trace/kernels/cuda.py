@@ -225,7 +225,6 @@ def _divergences(
     log_p = tl.zeros([BLOCK], tl.float32)
     log_q = tl.zeros([BLOCK], tl.float32)
     apart = tl.zeros([BLOCK], tl.float32)
-    apart_lost = tl.zeros([BLOCK], tl.float32)
     whole = width // (2 * BLOCK) * (2 * BLOCK)
     for start in range(0, whole, 2 * BLOCK):
         at = start + lanes
@@ -244,7 +243,7 @@ def _divergences(
         kl_qp += c0 + c1
         log_p += d0 + d1
         log_q += e0 + e1
-        apart, apart_lost = _add(apart, apart_lost, f0 + f1)
+        apart += f0 + f1
     for start in range(whole, width, BLOCK):
         at = start + lanes
         x = tl.load(p_row + at, mask=at < width, other=_LOWEST)
@@ -257,7 +256,7 @@ def _divergences(
         kl_qp += c0
         log_p += d0
         log_q += e0
-        apart, apart_lost = _add(apart, apart_lost, f0)
+        apart += f0
     return (
         tl.sum(jsd, 0) * 0.5,
         tl.sum(kl_pq, 0) * _LN2,
