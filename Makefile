@@ -32,6 +32,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
+	$(BIN)/python tools/check_rooms.py
 
 # Longer checks: interrupts and kills at many points.
 faults: $(VENV)/.test
