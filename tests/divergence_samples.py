@@ -9,19 +9,20 @@ import pytest
 from divtok.divergences.divergence import DIVERGENCES, Divergence
 
 
-def _half_the_difference(log_p: Any, log_q: Any) -> Any:
-    return (log_p.exp() - log_q.exp()).abs().sum(-1) / 2
+def _half_the_squares(log_p: Any, log_q: Any) -> Any:
+    """1 - sum sqrt(p q), as a sum of terms that are 0 where both agree."""
+    return ((log_p / 2).exp() - (log_q / 2).exp()).square().sum(-1) / 2
 
 
-TOTAL_VARIATION = Divergence(
-    "tv",
-    "Total variation, 0 to 1.",
-    label="TV",
-    column="tv",
-    unit="probability",
-    of=_half_the_difference,
+HELLINGER = Divergence(
+    "hellinger",
+    "Squared Hellinger distance, 0 to 1.",
+    label="Hellinger",
+    column="hellinger",
+    unit="fraction",
+    of=_half_the_squares,
     highest=1.0,
-    theta_unit="probability",
+    theta_unit="fraction",
 )
 
 

@@ -125,18 +125,25 @@ def tiny_model(architecture: str, vocab_size: int, width: int = 32, seed: int = 
     return model.float().eval()
 
 
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    wide = logits.astype(np.longdouble)
+    weights = np.exp(wide - wide.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def naive_total_variation(p_logits: np.ndarray, q_logits: np.ndarray) -> np.ndarray:
+    """The definition, half the sum of |P - Q|, in extended precision on whole logits."""
+    difference = np.abs(_softmax(p_logits) - _softmax(q_logits))
+    return (difference.sum(axis=-1) / 2).astype(np.float64)
+
+
 def naive_jsd_bits(p_logits: np.ndarray, q_logits: np.ndarray) -> np.ndarray:
     """The definition, H(M) - (H(P) + H(Q)) / 2, in extended precision on whole logits."""
-
-    def softmax(logits: np.ndarray) -> np.ndarray:
-        wide = logits.astype(np.longdouble)
-        weights = np.exp(wide - wide.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
 
     def entropy(p: np.ndarray) -> np.ndarray:
         return -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=-1)
 
-    p, q = softmax(p_logits), softmax(q_logits)
+    p, q = _softmax(p_logits), _softmax(q_logits)
     return (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).astype(np.float64)
 
 

@@ -11,16 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from divergence_samples import TOTAL_VARIATION, register_for_test
+from divergence_samples import HELLINGER, register_for_test
 
-from divtok.divergences.divergence import DIVERGENCES, Divergence, beside_kernels, register
+from divtok.divergences.divergence import DIVERGENCES, Divergence, further, register
 from divtok.errors import UsageError
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.trace.kernels import cpu, plain
 from divtok.trace.kernels.common import COLUMNS, RowKernel
 
 INF = float("inf")
-NAMES = ("jsd", "kl_pq", "kl_qp")
+NAMES = ("jsd", "kl_pq", "kl_qp", "total_variation")
 
 
 def numba_kernel(
@@ -115,7 +115,9 @@ def naive(name: str, p_logits: np.ndarray, q_logits: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         log_p, log_q = (log_softmax(x.astype(np.float64)) for x in (p_logits, q_logits))
         middle = np.log((np.exp(log_p) + np.exp(log_q)) / 2)
-    if name == "tv":
+    if name == "hellinger":
+        return 1 - np.exp((log_p + log_q) / 2).sum(axis=-1)
+    if name == "total_variation":
         return np.abs(np.exp(log_p) - np.exp(log_q)).sum(axis=-1) / 2
     if name == "jsd":
         return (kl(log_p, middle) + kl(log_q, middle)) / (2 * np.log(2))
@@ -140,11 +142,14 @@ def test_the_divergences_that_come_with_the_package() -> None:
         "jsd": ("jsd_bits", "bits", "bits", 1.0),
         "kl_pq": ("kl_pq", "nats", "bits", INF),
         "kl_qp": ("kl_qp", "nats", "bits", INF),
+        "total_variation": ("total_variation", "probability", "probability", 1.0),
     }
     assert all(d.in_kernels and d.summary.endswith(".") for d in DIVERGENCES)
     assert [d.name for d in DIVERGENCES if d.bounded] == ["jsd"]
-    # What kernels fill in is in every trace.
-    assert {d.column for d in DIVERGENCES} <= set(PER_TOKEN_FIELDS) & set(COLUMNS)
+    assert {d.column for d in DIVERGENCES} <= set(COLUMNS)
+    # The fields of a trace, and those that are in every new one but not in old files.
+    of_old = {d.column for d in DIVERGENCES} & set(PER_TOKEN_FIELDS)
+    assert of_old == {"jsd_bits", "kl_pq", "kl_qp"}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -160,9 +165,9 @@ def test_whole_distributions_and_kernels_give_the_same(name: str, kind: str, ker
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", [*NAMES, "tv"])
+@pytest.mark.parametrize("name", [*NAMES, "hellinger"])
 def test_whole_distributions_agree_with_the_definition(name: str, kind: str) -> None:
-    divergence = TOTAL_VARIATION if name == "tv" else DIVERGENCES.get(name)
+    divergence = HELLINGER if name == "hellinger" else DIVERGENCES.get(name)
     p, q = as_float32(kind)
     found, expected = whole(divergence, p, q), naive(name, p.numpy(), q.numpy())
     assert_same(name, found, expected)
@@ -172,9 +177,9 @@ def test_whole_distributions_agree_with_the_definition(name: str, kind: str) -> 
         assert np.array_equal(np.isinf(found), infinite)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "tv"])
+@pytest.mark.parametrize("name", [*NAMES, "hellinger"])
 def test_equal_distributions_do_not_diverge(name: str) -> None:
-    divergence = TOTAL_VARIATION if name == "tv" else DIVERGENCES.get(name)
+    divergence = HELLINGER if name == "hellinger" else DIVERGENCES.get(name)
     for kind in ("random", "masked by both", "wide"):
         p, _ = as_float32(kind)
         assert not whole(divergence, p, p).any()
@@ -190,16 +195,17 @@ def test_logits_are_not_changed() -> None:
 
 
 def test_grids_are_the_decimals_they_are_written_as() -> None:
-    jsd, forward, reverse = (DIVERGENCES.get(name).grid for name in NAMES)
+    jsd, forward, reverse, variation = (DIVERGENCES.get(name).grid for name in NAMES)
     assert (len(jsd), jsd[0], jsd[69], jsd[-1]) == (99, 0.01, 0.7, 0.99)
     assert (len(forward), forward[0], forward[14], forward[-1]) == (300, 0.02, 0.3, 6.0)
     assert reverse == forward
+    assert variation == jsd
     assert jsd == tuple(float(f"0.{k:02}") for k in range(1, 100))
 
 
 def test_the_grid_of_a_bounded_divergence_ends_below_its_highest_value() -> None:
-    assert TOTAL_VARIATION.grid == DIVERGENCES.get("jsd").grid
-    wide = replace(TOTAL_VARIATION, highest=2.0).grid
+    assert HELLINGER.grid == DIVERGENCES.get("jsd").grid
+    wide = replace(HELLINGER, highest=2.0).grid
     assert (len(wide), wide[0], wide[49], wide[-1]) == (99, 0.02, 1.0, 1.98)
 
 
@@ -209,23 +215,24 @@ def test_a_kl_theta_of_one_bit_is_ln_2_nats() -> None:
         assert found.dtype == np.float32
         assert found.tolist() == [np.float32(math.log(2)), np.float32(math.log(2) / 2)]
     assert DIVERGENCES.get("jsd").stored_thetas([1.0, 0.7]).tolist() == [1.0, np.float32(0.7)]
-    assert TOTAL_VARIATION.stored_thetas([0.25]).tolist() == [0.25]
+    assert HELLINGER.stored_thetas([0.25]).tolist() == [0.25]
 
 
-def test_those_beside_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = {"tv", "jsd_bits", "kl_pq", "logprob_p", "chain"}
-    assert beside_kernels(columns) == []
-    register_for_test(monkeypatch, TOTAL_VARIATION)
-    assert beside_kernels(columns) == [TOTAL_VARIATION]
-    assert beside_kernels(()) == []
+def test_those_that_a_trace_need_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"hellinger", "jsd_bits", "kl_pq", "logprob_p", "chain"}
+    assert further(columns) == []
+    assert further({"total_variation", *columns}) == [DIVERGENCES.get("total_variation")]
+    register_for_test(monkeypatch, HELLINGER)
+    assert further(columns) == [HELLINGER]
+    assert further(()) == []
 
 
 def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
     register_for_test(monkeypatch)
-    assert register(TOTAL_VARIATION) is TOTAL_VARIATION
-    assert DIVERGENCES.get("tv") is TOTAL_VARIATION
-    with pytest.raises(UsageError, match="The divergence 'tv' is registered twice"):
-        register(TOTAL_VARIATION)
+    assert register(HELLINGER) is HELLINGER
+    assert DIVERGENCES.get("hellinger") is HELLINGER
+    with pytest.raises(UsageError, match="The divergence 'hellinger' is registered twice"):
+        register(HELLINGER)
 
 
 def test_an_unknown_name_is_explained() -> None:

@@ -1,4 +1,4 @@
-"""The JSD of every path of the head stage: right to 1e-6 bits, and never outside [0, 1]."""
+"""JSD and total variation on every path of the head stage: right to 1e-6, never outside [0, 1]."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from divtok.trace.kernels.common import COLUMNS, RowKernel, finish
 
 INF = float("inf")
 JSD = COLUMNS.index("jsd_bits")
+VARIATION = COLUMNS.index("total_variation")
 
 
 def kernels() -> dict[str, Callable[[], RowKernel]]:
@@ -55,6 +56,10 @@ def exact_bits(p: torch.Tensor, q: torch.Tensor) -> np.ndarray:
     middle = (a + b) / 2
     total = torch.special.xlogy(a, a / middle) + torch.special.xlogy(b, b / middle)
     return (torch.nan_to_num(total).sum(-1) / (2 * np.log(2))).numpy()
+
+
+def exact_variation(p: torch.Tensor, q: torch.Tensor) -> np.ndarray:
+    return ((p.double().softmax(-1) - q.double().softmax(-1)).abs().sum(-1) / 2).numpy()
 
 
 def flat(width: int, rng: np.random.Generator) -> Any:
@@ -107,28 +112,70 @@ def test_is_right_and_in_range(
     cases = [shape(width, rng) for _ in range(20 if width <= 1_000 else wide)]
     p, q = (torch.from_numpy(np.array(side, dtype=np.float32)) for side in zip(*cases, strict=True))
     found = columns(kernel, p, q)
-    jsd = finish(found).jsd_bits
-    assert bool(((jsd >= 0) & (jsd <= 1)).all())
+    metrics = finish(found)
+    for column in (metrics.jsd_bits, metrics.others["total_variation"]):
+        assert bool(((column >= 0) & (column <= 1)).all())
     # What the kernel gave, not what was cut to the range.
     np.testing.assert_allclose(found[JSD].numpy(), exact_bits(p, q), atol=1e-6, rtol=0)
+    np.testing.assert_allclose(found[VARIATION].numpy(), exact_variation(p, q), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("width", [3, 65, 1_000, 33_001])
+def test_equal_distributions_are_exactly_nothing_apart(
+    kernel: RowKernel, shape: Any, width: int
+) -> None:
+    for side in shape(width, np.random.default_rng(width)):
+        logits = torch.from_numpy(side[None].astype(np.float32))
+        found = columns(kernel, logits, logits)
+        assert float(found[JSD]) == float(found[VARIATION]) == 0
+
+
+@pytest.mark.parametrize("width", [2, 4, 64, 256, 4096])
+def test_disjoint_distributions_are_exactly_one_apart(kernel: RowKernel, width: int) -> None:
+    """Halves of a power of two: nothing need be rounded."""
+    p, q = torch.zeros(2, 1, width)
+    p[:, width // 2 :], q[:, : width // 2] = -INF, -INF
+    found = columns(kernel, p, q)
+    assert float(found[VARIATION]) == 1
+    assert float(finish(found).jsd_bits) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), INF])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_broken_position_has_no_number(kernel: RowKernel, side: int, value: float) -> None:
+    rng = np.random.default_rng(3)
+    logits = torch.from_numpy(rng.normal(0, 3, (2, 3, 300)).astype(np.float32))
+    clean = finish(columns(kernel, *logits))
+    logits[side, 1, 17] = value
+    found = finish(columns(kernel, *logits))
+    pairs = [(m.jsd_bits, m.others["total_variation"]) for m in (clean, found)]
+    for before, after in zip(*pairs, strict=True):
+        assert after.isnan().tolist() == [False, True, False]
+        assert torch.equal(after[[0, 2]], before[[0, 2]])
+
+
+BOUNDED = pytest.mark.parametrize("name", ["jsd_bits", "total_variation"])
+
+
+@BOUNDED
 @pytest.mark.parametrize(("value", "expected"), [(1 + 9e-6, 1.0), (-9e-6, 0.0), (0.25, 0.25)])
-def test_rounding_is_cut_off(value: float, expected: float) -> None:
+def test_rounding_is_cut_off(name: str, value: float, expected: float) -> None:
     found = torch.zeros(len(COLUMNS), 2)
-    found[JSD, 1] = value
-    assert finish(found).jsd_bits.tolist() == [0.0, expected]
+    found[COLUMNS.index(name), 1] = value
+    assert finish(found).columns()[name].tolist() == [0.0, expected]
 
 
+@BOUNDED
 @pytest.mark.parametrize("value", [1.001, -0.001, INF, -INF, float("nan")])
-def test_what_is_no_rounding_never_leaves_as_a_number(value: float) -> None:
+def test_what_is_no_rounding_never_leaves_as_a_number(name: str, value: float) -> None:
     found = torch.zeros(len(COLUMNS), 2)
-    found[JSD, 1] = value
+    found[COLUMNS.index(name), 1] = value
     with pytest.raises(DataError, match="outside"):
         finish(found)
     # A position without a distribution has none in any case.
     found[COLUMNS.index("lse_p"), 1] = float("nan")
     metrics = finish(found)
     assert metrics.finite_p.tolist() == [True, False]
-    assert metrics.jsd_bits[0] == 0
-    assert bool(metrics.jsd_bits[1].isnan())
+    assert metrics.columns()[name][0] == 0
+    assert bool(metrics.columns()[name][1].isnan())

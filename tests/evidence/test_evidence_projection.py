@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from divtok.trace.extras import Extras, ProjectedHead
 from safetensors.torch import load_file, save_file
 from trace_samples import SavedPair, bigram_reader, trajectory
 
 from divtok.errors import DataError, UsageError
+from divtok.evidence.kinds.projected import ProjectedHead
 from divtok.evidence.projection import FitFacts, Projection
 from divtok.evidence.projection_fit import StatePair, fit_projection, split_trajectories
 from divtok.packed.parts import Head
 from divtok.records import Reading, Trajectory
-from divtok.trace.pair import Pair
+from divtok.trace.pair import Asked, Pair
 from divtok.trace.reader import load_reader
 from divtok.trace.readings import read_states, read_trajectories
 
@@ -326,9 +326,9 @@ def read_projected(
     generator: Any, base: Any, head: Head, projection: Projection, trajectories: list[Trajectory]
 ) -> list[Reading]:
     """What the generator's pass gives beside the trace; the base stands in for an auxiliary."""
-    extras = Extras(projected=ProjectedHead(projection, head))
-    reads = Pair(generator, base).read_batch(trajectories, extras=extras)
-    return [read.projected for read in reads if read.projected is not None]
+    asked = Asked(listeners=[ProjectedHead(projection, head)])
+    reads = Pair(generator, base).read_batch(trajectories, asked=asked)
+    return [reading for read in reads for reading in read.heard]
 
 
 def test_a_mapped_reading_is_the_bases_head_on_mapped_states(saved_pair: SavedPair) -> None:

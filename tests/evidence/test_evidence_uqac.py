@@ -16,9 +16,9 @@ from uqac_reference import direct_chain, reduced, whole_attention
 
 from divtok.evidence.uqac.attention import AttentionLog
 from divtok.evidence.uqac.backtrack import stop_tokens
+from divtok.evidence.uqac.chains import ChainListener
 from divtok.packed.packs import build_pack
-from divtok.trace.extras import Extras
-from divtok.trace.pair import Pair, load_pair
+from divtok.trace.pair import Asked, Pair, load_pair
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "gemma3_text", "mistral", "phi3", "gpt2")
 
@@ -41,11 +41,10 @@ def test_chains_equal_the_direct_computation(architecture: str, tmp_path: Any) -
         trajectory(str(i), p, r, t)
         for i, (p, r, t) in enumerate(zip(prompts, responses, texts, strict=True))
     ]
-    reads = pair.read_batch(rows, extras=Extras(chain=True))
+    reads = pair.read_batch(rows, asked=Asked(listeners=[ChainListener()]))
     assert len(reads) == 3
     for read, prompt, response in zip(reads, prompts, responses, strict=True):
-        trace, chain = read.trace, read.chain
-        assert chain is not None
+        trace, [chain] = read.trace, read.heard
         assert chain.reason is None
         assert chain.model == str(saved.p_dir)
         assert trace.answer_start is not None
@@ -97,7 +96,7 @@ def test_streamed_rows_equal_the_reduced_tensor(layers: int, heads: int, tmp_pat
     pack = build_pack([prompt, prompt], responses, whole=True)  # long enough to be shared
     log = AttentionLog(pack)
     with torch.inference_mode():
-        packed_trunk(model.model, torch.device("cpu"))(pack, log)
+        packed_trunk(model.model, torch.device("cpu"))(pack, [log])
     for lane, response in zip(pack.lanes, responses, strict=True):
         matrix = reduced(whole_attention(model, prompt + response), len(prompt))
         at = [len(prompt) + t for t in (0, 1, 5, len(response) - 2)] * 6  # more than at once
@@ -123,9 +122,14 @@ def test_a_response_without_an_answer_has_no_chain_and_says_so(tmp_path: Any) ->
     long = [5] * 80  # more than the model reads
     rows = [trajectory("none", [5, 6], [7, 8, 9], "plain"), trajectory("empty", [5], [])]
     rows.append(trajectory("long", long, [5], "x"))
-    chains = [r.chain for r in pair.read_batch(rows, extras=Extras(chain=True))]
-    assert all(c is not None and c.tokens == c.similar == () for c in chains)
-    reasons = [c.reason for c in chains if c is not None]
+    chains = [
+        chain
+        for r in pair.read_batch(rows, asked=Asked(listeners=[ChainListener()]))
+        for chain in r.heard
+    ]
+    assert len(chains) == 3
+    assert all(c.tokens == c.similar == () for c in chains)
+    reasons = [c.reason for c in chains]
     assert reasons[0] == "the response has no final answer to start from"
     assert reasons[1] is not None
     assert reasons[1].startswith("empty: ")
@@ -138,12 +142,12 @@ def test_a_model_that_keeps_its_attention_to_itself_says_so(tmp_path: Any) -> No
     pair = load_pair(str(saved.p_dir), str(saved.q_dir))
     response = saved.tokenizer("\\boxed{4}", add_special_tokens=False)["input_ids"]
     [read] = pair.read_batch(
-        [trajectory("a", [5, 6], response, "\\boxed{4}")], extras=Extras(chain=True)
+        [trajectory("a", [5, 6], response, "\\boxed{4}")], asked=Asked(listeners=[ChainListener()])
     )
     assert read.trace.status == "ok"
-    assert read.chain is not None
-    assert read.chain.tokens == ()
-    assert read.chain.reason == f"the attention of {saved.p_dir} cannot be seen"
+    [chain] = read.heard
+    assert chain.tokens == ()
+    assert chain.reason == f"the attention of {saved.p_dir} cannot be seen"
 
 
 def test_an_answer_that_is_the_last_token_has_a_chain(tmp_path: Any) -> None:
@@ -154,11 +158,13 @@ def test_an_answer_that_is_the_last_token_has_a_chain(tmp_path: Any) -> None:
     pair = load_pair(str(tmp_path / "p"), str(tmp_path / "q"))
     text = "apples 12 and 30 \\boxed 4"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    [read] = pair.read_batch([trajectory("a", [5, 6], ids, text)], extras=Extras(chain=True))
+    [read] = pair.read_batch(
+        [trajectory("a", [5, 6], ids, text)], asked=Asked(listeners=[ChainListener()])
+    )
     assert read.trace.answer_stop == len(ids)
-    assert read.chain is not None
-    assert read.chain.reason is None
-    assert len(ids) - 1 in read.chain.similar
+    [chain] = read.heard
+    assert chain.reason is None
+    assert len(ids) - 1 in chain.similar
 
 
 def test_the_trace_is_the_same_with_and_without_a_chain(tmp_path: Any) -> None:
@@ -170,7 +176,7 @@ def test_the_trace_is_the_same_with_and_without_a_chain(tmp_path: Any) -> None:
         ids = sentence(saved.tokenizer, rng, n)
         rows.append(trajectory(str(i), saved.ids(6), ids, saved.tokenizer.decode(ids)))
     plain = pair.trace_batch(rows)
-    with_chain = [r.trace for r in pair.read_batch(rows, extras=Extras(chain=True))]
+    with_chain = [r.trace for r in pair.read_batch(rows, asked=Asked(listeners=[ChainListener()]))]
     for a, b in zip(plain, with_chain, strict=True):
         np.testing.assert_allclose(a.jsd_bits, b.jsd_bits, atol=1e-6)
         np.testing.assert_allclose(a.logprob_p, b.logprob_p, atol=1e-5)

@@ -89,7 +89,29 @@ def test_the_kernel_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> 
     (finding,) = kernels.check(CPU)
     assert finding.holds
     assert finding.facts["outside [0, 1]"] == 0
-    monkeypatch.setattr(kernels, "ALLOWED_BITS", 0.0)
+    cases = {"sd 0.5", "sd 2.5", "sd 20", "nearly equal", "apart", "masked"}
+    for words in kernels.CHECKED.values():
+        named = {name for name in finding.facts if name.startswith(f"{words}, ")}
+        assert named == {f"{words}, {case}" for case in cases}
+    monkeypatch.setattr(kernels, "ALLOWED", 0.0)
+    (finding,) = kernels.check(CPU)
+    assert not finding.holds
+
+
+@pytest.mark.parametrize("name", ["jsd_bits", "total_variation"])
+def test_a_kernel_that_is_wrong_in_one_column_fails_the_check(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    cuda: Any = pytest.importorskip("divtok.trace.kernels.cuda")
+    monkeypatch.setattr(kernels, "WIDTHS", (300,))
+    monkeypatch.setattr(kernels, "POSITIONS", 2)
+    right = cuda.row_kernel
+
+    def wrong(p: Any, q: Any, tokens: Any, width: int, out: Any, **options: Any) -> None:
+        right(p, q, tokens, width, out, **options)
+        out[kernels.COLUMNS.index(name)] -= 5e-6  # little enough to be cut to the range
+
+    monkeypatch.setattr(cuda, "row_kernel", wrong)
     (finding,) = kernels.check(CPU)
     assert not finding.holds
 

@@ -69,6 +69,7 @@ traces = st.builds(
     dropped_mass_q=numbers,
     exact=st.booleans(),
     status=st.sampled_from(["ok", "empty", "too_long", "nonfinite"]),
+    others=st.just({}) | st.fixed_dictionaries({"total_variation": float32}),
     reason=reasons,
 )
 counts = st.builds(

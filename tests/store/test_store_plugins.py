@@ -148,10 +148,6 @@ def test_a_layout_that_knows_the_divergence_reads_it_and_old_files_without(tmp_p
 def test_further_divergences_come_back_where_they_are_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import dataclasses
-
-    import numpy as np
-
     names = ["one", "two"]
     further = [
         Divergence(n, "Test.", label=n, column=n, unit="fraction", of=lambda p, _q: p)
@@ -175,6 +171,71 @@ def test_further_divergences_come_back_where_they_are_registered(
     wrong = dataclasses.replace(trace("wrong"), others={"one": np.zeros(3)})
     with pytest.raises(StoreError, match="column one, row 0 "):
         table.append([wrong])
+
+
+VARIATION = np.array([0.25, 0.5, 1.0], np.float32)
+
+
+def _varied(name: str, **more: Any) -> r.Trace:
+    return dataclasses.replace(trace(name), others={"total_variation": VARIATION, **more})
+
+
+def _as_before(records: list[r.Trace]) -> Any:
+    """Rows as a version wrote them whose traces had no total variation."""
+    layout = Layout(
+        "traces", r.Trace, TRACES.key, tuple(c for c in TRACES.columns if c.of != "others")
+    )
+    assert [*layout.schema.names, "total_variation"] == TRACES.schema.names
+    return layout.to_arrow(records)
+
+
+def test_a_trace_from_before_total_variation_was_stored_has_none(tmp_path: Path) -> None:
+    table = _put(tmp_path, _as_before([trace("old")]))
+    (old,) = table.read()
+    assert exact(old) == exact(trace("old"))
+    assert old.others == {}
+    assert old.per_token("total_variation") is None
+    # A run that goes on has both kinds of files.
+    table.append([_varied("new")])
+    assert [exact(row) for row in table.read()] == [exact(trace("old")), exact(_varied("new"))]
+    assert table.frame()["total_variation"].to_list() == [None, VARIATION.tolist()]
+
+
+@pytest.mark.parametrize("place", [4, 22, 23])
+def test_a_divergence_that_is_not_known_hides_no_known_one(tmp_path: Path, place: int) -> None:
+    rows = _with_column(TRACES.to_arrow([_varied("k")]), TV.marked(DIVERGENCE), [VARIATION], place)
+    table = _put(tmp_path, rows)
+    assert [exact(row) for row in table.read()] == [exact(_varied("k"))]
+    found = table.lookup().get(("k", "large", "small"))
+    assert exact(found) == exact(_varied("k"))
+
+
+def test_the_order_in_which_divergences_were_registered_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a package comes first where a config names it, and last where all are listed."""
+    own, further = (
+        list(DIVERGENCES),
+        Divergence("one", "Test.", label="one", column="one", unit="fraction", of=lambda p, _q: p),
+    )
+    expected: list[r.Trace] = []
+    for number, order in enumerate(([*own, further], [further, *own], [*own, further])):
+        monkeypatch.setattr(schema, "DIVERGENCES", order)
+        table = Table(tmp_path, schema.traces(), _free)
+        expected.append(_varied(str(number), one=VARIATION / 2))
+        table.append([expected[-1]])
+        assert [row.key for row in table.read()] == [row.key for row in expected]
+        for row in table.read():
+            assert row.others["total_variation"].tolist() == VARIATION.tolist()
+            assert row.others["one"].tolist() == (VARIATION / 2).tolist()
+        assert table.frame()["one"].to_list() == [(VARIATION / 2).tolist()] * (number + 1)
+
+
+def test_a_known_divergence_in_another_unit_is_refused(tmp_path: Path) -> None:
+    column = floats("total_variation", unit="bits", nullable=True).marked(DIVERGENCE)
+    table = _put(tmp_path, _with_column(_as_before([trace("k")]), column, [VARIATION], 22))
+    with pytest.raises(StoreError, match="total_variation"):
+        table.read()
 
 
 def test_a_run_holds_tables_of_other_packages(tmp_path: Path) -> None:

@@ -36,10 +36,12 @@ def test_records_survive_the_way_to_arrow_and_back(
 @pytest.mark.parametrize(("layout", "_rows"), KINDS, ids=KIND_NAMES)
 def test_columns_are_the_fields_of_the_record(layout: Layout[Any], _rows: object) -> None:
     every = [field.name for field in dataclasses.fields(layout.record)]  # type: ignore[arg-type]
-    fields = [name for name in every if name != "others"]  # there is none but with a package
-    assert sorted(layout.schema.names) == sorted({*layout.schema.names} & {*fields, "reason_kind"})
-    assert {column.source for column in layout.columns} == {*fields}
-    assert set(layout.key) <= set(fields)
+    parts = {"reason_kind": "reason", "total_variation": "others"}  # of other fields
+    names = [name for name in layout.schema.names if name not in parts]
+    assert sorted(names) == sorted({*names} & {*every} - {"others"})
+    assert {column.source for column in layout.columns} == {*every}
+    assert all(column.source == parts.get(column.name, column.name) for column in layout.columns)
+    assert set(layout.key) <= set(every)
 
 
 def test_units_of_a_trace() -> None:
@@ -49,7 +51,7 @@ def test_units_of_a_trace() -> None:
     assert unit("jsd_bits") == b"bits"
     nats = ("logprob_p", "logprob_q", "entropy_p", "entropy_q", "kl_pq", "kl_qp")
     assert [unit(name) for name in nats] == [b"nats"] * len(nats)
-    assert unit("dropped_mass_p") == b"probability"
+    assert unit("dropped_mass_p") == unit("total_variation") == b"probability"
 
 
 def test_mappings_are_json_with_sorted_keys() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from trace_samples import naive_jsd_bits
+from trace_samples import naive_jsd_bits, naive_total_variation
 
 from divtok.errors import UsageError
 from divtok.trace.head_stage import pair_metrics
@@ -62,6 +62,7 @@ def reference(
         "entropy_p": -(p * np.log(p)).sum(-1),
         "entropy_q": -(q * np.log(q)).sum(-1),
         "jsd_bits": naive_jsd_bits(full_p[:, :width], full_q[:, :width]),
+        "total_variation": naive_total_variation(full_p[:, :width], full_q[:, :width]),
         "kl_pq": (p * np.log(p / q)).sum(-1),
         "kl_qp": (q * np.log(q / p)).sum(-1),
         "dropped_p": softmax(full_p)[:, width:].sum(-1),
@@ -71,7 +72,7 @@ def reference(
 
 def assert_matches(metrics: HeadMetrics, expected: dict[str, np.ndarray], atol: float) -> None:
     for name, value in expected.items():
-        np.testing.assert_allclose(getattr(metrics, name).numpy(), value, atol=atol, rtol=1e-5)
+        np.testing.assert_allclose(metrics.columns()[name].numpy(), value, atol=atol, rtol=1e-5)
     assert bool(metrics.finite_p.all())
     assert bool(metrics.finite_q.all())
 
@@ -97,7 +98,7 @@ def test_plain_weights_and_any_kind_of_token_ids() -> None:
 def test_chunk_sizes_give_the_same_numbers(inputs: Any, workspace: int) -> None:
     whole = pair_metrics(*inputs)
     chunked = pair_metrics(*inputs, workspace_bytes=workspace)
-    assert len(chunked.columns()) == 11
+    assert len(chunked.columns()) == 12
     for name, column in chunked.columns().items():
         torch.testing.assert_close(column, whole.columns()[name], atol=1e-6, rtol=1e-5)
 
@@ -142,15 +143,17 @@ def test_masked_logits_are_exact() -> None:
     half = Head(zeros, bias=torch.tensor([0.0, 0.0, -INF]))
     other = Head(zeros, bias=torch.tensor([0.0, -INF, 0.0]))
     metrics = pair_metrics(eye, half, eye, other, [1])
-    assert float(metrics.jsd_bits) == 0.5
+    assert float(metrics.jsd_bits) == float(metrics.others["total_variation"]) == 0.5
     assert float(metrics.entropy_p) == pytest.approx(np.log(2))
     assert float(metrics.logprob_p) == pytest.approx(-np.log(2))
     assert float(metrics.logprob_q) == -INF
     assert float(metrics.kl_pq) == float(metrics.kl_qp) == INF
     same = pair_metrics(eye, half, eye, half, [0])
     assert float(same.jsd_bits) == float(same.kl_pq) == float(same.kl_qp) == 0
+    assert float(same.others["total_variation"]) == 0
     disjoint = Head(zeros, bias=torch.tensor([-INF, -INF, 0.0]))
-    assert float(pair_metrics(eye, half, eye, disjoint, [0]).jsd_bits) == 1.0
+    apart = pair_metrics(eye, half, eye, disjoint, [0])
+    assert float(apart.jsd_bits) == float(apart.others["total_variation"]) == 1.0
 
 
 def test_broken_positions_are_marked_and_the_others_untouched() -> None:
@@ -195,7 +198,7 @@ def test_dropped_mass_is_measured_before_the_crop() -> None:
 def test_no_positions_give_empty_metrics() -> None:
     none = torch.zeros(0, 4)
     metrics = pair_metrics(none, torch.zeros(3, 4), none, torch.zeros(3, 4), [])
-    assert len(metrics.columns()) == 11
+    assert len(metrics.columns()) == 12
     assert all(column.shape == (0,) for column in metrics.columns().values())
 
 
@@ -239,7 +242,7 @@ def test_memory_stays_within_the_workspace(dtype: torch.dtype) -> None:
     tokens = torch.zeros(positions, dtype=torch.int64)
     with LiveBytes(hidden, weight, other, smaller, tokens) as live:
         pair_metrics(hidden, weight, other, smaller, tokens, workspace_bytes=workspace)
-    results = positions * (9 * 4 + 2)
+    results = positions * (10 * 4 + 2)
     assert live.peak > workspace // 4  # the counter sees the work at all
     assert live.peak <= workspace + results
     assert live.largest < positions * vocab
@@ -283,7 +286,7 @@ def test_a_faint_token_that_the_other_model_masks_makes_its_kl_infinite(path: st
     assert float(metrics.kl_qp) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_wide_disjoint_distributions_are_one_bit_apart() -> None:
+def test_wide_disjoint_distributions_are_one_apart() -> None:
     """Sums of tens of thousands of terms, whose logarithm float32 rounds by 1e-6."""
     for half in (33_001, 40_010, 60_003):
         left = torch.zeros(2 * half)
@@ -291,8 +294,9 @@ def test_wide_disjoint_distributions_are_one_bit_apart() -> None:
         right = left.flip(0)
         one, zeros = torch.ones(1, 1), torch.zeros(2 * half, 1)
         metrics = pair_metrics(one, Head(zeros, bias=left), one, Head(zeros, bias=right), [0])
-        assert float(metrics.jsd_bits) == pytest.approx(1.0, abs=1e-6)
-        assert float(metrics.jsd_bits) <= 1.0
+        for found in (metrics.jsd_bits, metrics.others["total_variation"]):
+            assert float(found) == pytest.approx(1.0, abs=1e-6)
+            assert float(found) <= 1.0
 
 
 def test_half_precision_heads_in_a_tiny_workspace_end() -> None:

@@ -70,6 +70,7 @@ def reference(
             "kl_pq": weighted(p, log_p - log_q),
             "kl_qp": weighted(q, log_q - log_p),
             "jsd_bits": (weighted(p, log_p - middle) + weighted(q, log_q - middle)) / np.log(4),
+            "total_variation": np.abs(p - q).sum(axis=1) / 2,
             "dropped_p": dropped[0],
             "dropped_q": dropped[1],
         }
@@ -77,10 +78,10 @@ def reference(
 
 def assert_matches(metrics: HeadMetrics, expected: dict[str, np.ndarray], rtol: float) -> None:
     for name, value in expected.items():
-        atol = 1e-6 if name == "jsd_bits" else 2e-6
-        actual = getattr(metrics, name).double().numpy()
-        # The whole allowance of a JSD is absolute.
-        relative = 0 if name == "jsd_bits" else rtol
+        # The whole allowance of a divergence of at most one is absolute.
+        bounded = name in ("jsd_bits", "total_variation")
+        atol, relative = (1e-6, 0.0) if bounded else (2e-6, rtol)
+        actual = metrics.columns()[name].double().numpy()
         np.testing.assert_allclose(actual, value, atol=atol, rtol=relative, err_msg=name)
     assert bool(metrics.finite_p.all())
     assert bool(metrics.finite_q.all())
@@ -180,6 +181,7 @@ def test_any_logits_and_masks(pairs: list[tuple[float, float]]) -> None:
     expected = reference(logits[:1], logits[1:], [0], logits.shape[1])
     assert_matches(metrics, expected, rtol=2e-6)
     assert 0 <= float(metrics.jsd_bits) <= 1
+    assert 0 <= float(metrics.others["total_variation"]) <= 1
 
 
 @pytest.mark.parametrize("step", [1e-2, 1e-4, 1e-6])
@@ -202,18 +204,19 @@ def test_the_same_logits_give_exactly_nothing() -> None:
     logits[1, 3:] = -INF
     metrics = from_logits(logits, logits.clone())
     assert metrics.jsd_bits.tolist() == metrics.kl_pq.tolist() == metrics.kl_qp.tolist() == [0] * 3
+    assert metrics.others["total_variation"].tolist() == [0] * 3
 
 
 def test_masked_tokens_count_exactly() -> None:
     half, other = torch.tensor([[0.0, 0.0, -INF]]), torch.tensor([[0.0, -INF, 0.0]])
     only = torch.tensor([[-INF, -INF, 7.0]])
     metrics = from_logits(half, other, [1])
-    assert float(metrics.jsd_bits) == 0.5
+    assert float(metrics.jsd_bits) == float(metrics.others["total_variation"]) == 0.5
     assert float(metrics.kl_pq) == float(metrics.kl_qp) == INF
     assert float(metrics.logprob_q) == -INF
     assert float(metrics.entropy_p) == pytest.approx(np.log(2))
     disjoint = from_logits(half, only)
-    assert float(disjoint.jsd_bits) == 1.0
+    assert float(disjoint.jsd_bits) == float(disjoint.others["total_variation"]) == 1.0
     assert float(disjoint.entropy_q) == pytest.approx(0, abs=1e-30)
 
 
@@ -226,6 +229,7 @@ def test_a_masked_token_makes_one_kl_infinite() -> None:
     faint = torch.tensor([[0.0, -150.0]])
     assert float(from_logits(faint, part).kl_pq) == INF
     assert float(from_logits(faint, part).jsd_bits) == 0
+    assert float(from_logits(faint, part).others["total_variation"]) == 0
 
 
 @pytest.mark.parametrize("floor", [-1e9, -1e30, float(np.finfo(np.float32).min)])
@@ -234,6 +238,7 @@ def test_a_finite_mask_behind_faint_tokens_changes_nothing(floor: float) -> None
     for metrics in (from_logits(faint, masked), from_logits(masked, masked.clone())):
         assert float(metrics.kl_pq) == pytest.approx(0, abs=1e-20)
         assert float(metrics.jsd_bits) == pytest.approx(0, abs=1e-30)
+        assert float(metrics.others["total_variation"]) == pytest.approx(0, abs=1e-30)
 
 
 @pytest.mark.parametrize("size", [5, 2 * BLOCK + 5])
@@ -249,7 +254,7 @@ def test_a_broken_logit_shows_wherever_it_is(size: int, value: float) -> None:
         assert metrics.finite_q.all()
         assert from_logits(clean_q, logits).finite_q.tolist() == [True, False, True]
         numbers = {n: c for n, c in metrics.columns().items() if not n.startswith("finite")}
-        assert len(numbers) == 9
+        assert len(numbers) == 10
         for name, column in numbers.items():
             assert bool(column[1].isnan())
             assert torch.equal(column[[0, 2]], clean.columns()[name][[0, 2]])

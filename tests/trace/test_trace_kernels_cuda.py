@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from divergence_samples import TOTAL_VARIATION
-from trace_samples import naive_jsd_bits
+from divergence_samples import HELLINGER
+from trace_samples import naive_jsd_bits, naive_total_variation
 
 from divtok.trace.kernels import plain
 from divtok.trace.kernels.common import COLUMNS, Head, Work, finish
@@ -55,7 +55,10 @@ def test_agrees_with_float64(
     for name, value in run(cuda, p, q, width, masked=masked).items():
         torch.testing.assert_close(value.double(), expected[name], atol=4e-6, rtol=1e-6)
     exact = naive_jsd_bits(p[:, :width].numpy(), q[:, :width].numpy())
-    np.testing.assert_allclose(run(cuda, p, q, width)["jsd_bits"].numpy(), exact, atol=1e-6)
+    found = run(cuda, p, q, width, masked=masked)
+    np.testing.assert_allclose(found["jsd_bits"].numpy(), exact, atol=1e-6)
+    exact = naive_total_variation(p[:, :width].numpy(), q[:, :width].numpy())
+    np.testing.assert_allclose(found["total_variation"].numpy(), exact, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-2, 0.3])
@@ -69,13 +72,23 @@ def test_small_divergences_keep_their_digits(cuda: Any, noise: float) -> None:
     torch.testing.assert_close(jsd, expected, atol=1e-14, rtol=rtol)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-2, 0.3])
+def test_small_total_variations_keep_their_digits(cuda: Any, noise: float) -> None:
+    p = draw(2, 500, seed=3)
+    q = p + draw(2, 500, seed=4, scale=noise)
+    found = run(cuda, p, q, 500)["total_variation"].double()
+    expected = reference(p, q, 500)["total_variation"]
+    # A difference of probabilities that are each known to about 1e-7 of themselves.
+    torch.testing.assert_close(found, expected, atol=1e-7 if noise else 0, rtol=1e-6)
+
+
 def test_logits_far_from_zero_lose_nothing(cuda: Any) -> None:
     p, q = draw(2, 300, seed=5), draw(2, 300, seed=6)
     # Shifts that float32 can add to these logits without rounding.
     p, q = (x.mul(256).round().div(256) for x in (p, q))
-    base = run(cuda, p, q, 300)["jsd_bits"]
-    moved = run(cuda, p + 512, q - 1024, 300)["jsd_bits"]
-    torch.testing.assert_close(moved, base, atol=5e-7, rtol=0)
+    base, moved = run(cuda, p, q, 300), run(cuda, p + 512, q - 1024, 300)
+    for name in ("jsd_bits", "total_variation"):
+        torch.testing.assert_close(moved[name], base[name], atol=5e-7, rtol=0)
 
 
 def test_masked_tokens_count_exactly(cuda: Any) -> None:
@@ -83,6 +96,7 @@ def test_masked_tokens_count_exactly(cuda: Any) -> None:
     q = torch.tensor([[0.0, -INF, 0.0], [0.0, 0.0, -INF], [-INF, 0.0, 0.0]])
     found = run(cuda, p, q, 3)
     assert found["jsd_bits"].tolist() == [0.5, 0.0, 1.0]
+    assert found["total_variation"].tolist() == [0.5, 0.0, 1.0]
     assert found["kl_pq"].tolist() == [INF, 0.0, INF]
     assert found["kl_qp"].tolist() == [INF, 0.0, INF]
     faint = torch.tensor([[0.0, 0.0, -150.0]])
@@ -101,8 +115,10 @@ def test_a_broken_row_is_marked_and_its_neighbours_are_not(cuda: Any, value: flo
         assert metrics.finite_p.all()
         # NaN behind the width cannot be told from no tail by comparison alone.
         assert metrics.finite_q.tolist() == [True, False, True]
-        assert metrics.jsd_bits[0] == clean["jsd_bits"][0]
-        assert metrics.jsd_bits[1].isnan()
+        for name in ("jsd_bits", "total_variation"):
+            column = metrics.columns()[name]
+            assert torch.equal(column[[0, 2]], clean[name][[0, 2]])
+            assert bool(column[1].isnan())
 
 
 def test_a_row_with_every_token_masked_is_marked(cuda: Any) -> None:
@@ -111,6 +127,7 @@ def test_a_row_with_every_token_masked_is_marked(cuda: Any) -> None:
     metrics = finish(torch.stack(list(run(cuda, p, q, 70).values())))
     assert metrics.finite_p.tolist() == [True, False]
     assert metrics.finite_q.tolist() == [True, True]
+    assert metrics.others["total_variation"].isnan().tolist() == [False, True]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 300])
@@ -126,6 +143,10 @@ def test_the_whole_path_in_chunks(cuda: Any, rows: int) -> None:
         torch.testing.assert_close(
             getattr(found, name), getattr(expected, name), atol=5e-6, rtol=1e-5
         )
+    assert list(found.others) == ["total_variation"]
+    torch.testing.assert_close(
+        found.others["total_variation"], expected.others["total_variation"], atol=1e-6, rtol=0
+    )
 
 
 @pytest.mark.parametrize("rows", [3, 300])
@@ -133,10 +154,10 @@ def test_another_divergence_beside_the_kernel(cuda: Any, rows: int) -> None:
     head_p, head_q = Head(draw(90, 8, seed=1)), Head(draw(80, 6, seed=2), bias=draw(80, seed=3))
     hidden = draw(7, 8, seed=4, scale=1), draw(7, 6, seed=5, scale=1)
     work = Work(hidden[0], head_p, hidden[1], head_q, torch.arange(7), 80)
-    asked = replace(work, others=(TOTAL_VARIATION,))
+    asked = replace(work, others=(HELLINGER,))
     with np.errstate(all="ignore"):
         found, alone = (cuda.metrics(w, rows * 4 * 170) for w in (asked, work))
-    expected = plain.metrics(asked, 1 << 20).others["tv"]
-    torch.testing.assert_close(found.others["tv"], expected, atol=1e-6, rtol=0)
+    expected = plain.metrics(asked, 1 << 20).others["hellinger"]
+    torch.testing.assert_close(found.others["hellinger"], expected, atol=1e-6, rtol=0)
     for name, column in alone.columns().items():
         assert torch.equal(column, found.columns()[name])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from divergence_samples import TOTAL_VARIATION
+from divergence_samples import HELLINGER
 from trace_samples import SavedPair, bigram_reader, trajectory
 
 from divtok.divergences.divergence import Divergence
@@ -181,13 +181,13 @@ def test_a_listener_that_forgets_a_row_is_an_error() -> None:
 
 def test_what_a_passage_holds() -> None:
     listener = Norms(whole=True)
-    others: list[Divergence] = [TOTAL_VARIATION]
+    others: list[Divergence] = [HELLINGER]
     letters().read_batch(ROWS, asked=Asked(divergences=others, listeners=[listener]))
     (passage,) = listener.passes
     assert sorted(row.key for row in passage.rows) == ["fits", "ok", "one"]
     lengths = [len(row.token_ids) for row in passage.rows]
     assert [len(trace) for trace in passage.traces] == lengths
-    assert [list(trace.others) for trace in passage.traces] == [["tv"]] * 3
+    assert all(list(t.others) == ["total_variation", "hellinger"] for t in passage.traces)
     assert len(passage.targets) == len(passage.states) == sum(lengths)
     assert np.array_equal(passage.targets, np.concatenate([r.token_ids for r in passage.rows]))
     # In a whole pack every row has a lane with its prompt and all of its response.

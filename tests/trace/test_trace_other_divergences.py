@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from divergence_samples import TOTAL_VARIATION
+from divergence_samples import HELLINGER
 from test_trace_head_stage import LiveBytes
 from trace_samples import SavedPair, bigram_reader, trajectory
 
@@ -24,7 +24,8 @@ from divtok.trace.kernels.common import Head, HeadMetrics
 from divtok.trace.pair import Asked, Pair, load_pair
 
 INF, NAN = float("inf"), float("nan")
-ASKED = Asked(divergences=[TOTAL_VARIATION])
+ASKED = Asked(divergences=[HELLINGER])
+APART = 1 - 0.5**0.5  # of one that is sure and one that splits evenly between two tokens
 
 
 @pytest.fixture(params=["cpu", "plain"] if cpu.available() else ["plain"], autouse=True)
@@ -59,13 +60,14 @@ def of_logits(p: list[list[float]], q: list[list[float]], *others: Divergence) -
         parts.append(pair_metrics(one, heads[0], one, heads[1], [0], others=others))
     names = parts[0].columns()
     columns = {name: torch.cat([part.columns()[name] for part in parts]) for name in names}
-    beside = {d.column: columns.pop(d.column) for d in others}
+    beside = {name: columns.pop(name) for name in parts[0].others}
+    assert list(beside) == ["total_variation", *(d.column for d in others)]
     return HeadMetrics(**columns, others=beside)
 
 
 def naive(p_logits: Any, q_logits: Any) -> np.ndarray:
     p, q = (torch.as_tensor(x).double().softmax(-1).numpy() for x in (p_logits, q_logits))
-    return np.abs(p - q).sum(-1) / 2
+    return 1 - np.sqrt(p * q).sum(-1)
 
 
 def test_agrees_with_whole_float64_logits() -> None:
@@ -74,9 +76,9 @@ def test_agrees_with_whole_float64_logits() -> None:
     for width in (190, 100, 1):
         metrics = pair_metrics(
             hidden_p, weight_p, hidden_q, weight_q, tokens % width, vocab_size=width,
-            others=[TOTAL_VARIATION],
+            others=[HELLINGER],
         )  # fmt: skip
-        found = metrics.others["tv"]
+        found = metrics.others["hellinger"]
         assert found.dtype == torch.float32
         expected = naive(*(x[:, :width] for x in logits))
         np.testing.assert_allclose(found.numpy(), expected, atol=2e-6, rtol=0)
@@ -85,16 +87,18 @@ def test_agrees_with_whole_float64_logits() -> None:
 def test_exact_values() -> None:
     same, half, other = [0.0, 1.0, -INF, 2.0], [0.0, 0.0, -INF, -INF], [-INF, -INF, 3.0, 3.0]
     wholly = [-INF, 0.0, -INF, -INF]
-    found = of_logits([same, half, half, same], [same, half, other, wholly], TOTAL_VARIATION)
-    equal, masked, disjoint, partly = found.others["tv"].tolist()
-    assert (equal, masked, disjoint) == (0.0, 0.0, 1.0)
-    # What one puts on a single token is missing elsewhere in the other.
-    assert partly == pytest.approx(1 - float(torch.tensor(same).softmax(-1)[1]), abs=1e-7)
+    found = of_logits([same, half, half, same], [same, half, other, wholly], HELLINGER)
+    equal, masked, disjoint, partly = found.others["hellinger"].tolist()
+    assert (equal, masked) == (0.0, 0.0)
+    assert disjoint == pytest.approx(1.0, abs=1e-7)
+    # All that both share is on a single token.
+    shared = float(torch.tensor(same).softmax(-1)[1])
+    assert partly == pytest.approx(1 - shared**0.5, abs=1e-7)
 
 
-def test_one_half() -> None:
-    found = of_logits([[0.0, 0.0, -INF]], [[0.0, -INF, -INF]], TOTAL_VARIATION)
-    assert found.others["tv"].tolist() == [0.5]
+def test_a_known_value() -> None:
+    found = of_logits([[0.0, 0.0, -INF]], [[0.0, -INF, -INF]], HELLINGER)
+    assert found.others["hellinger"].tolist() == pytest.approx([APART], abs=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -104,20 +108,20 @@ def test_asking_for_more_changes_no_other_column(
 ) -> None:
     inputs = some_inputs(positions, vocab, dtype)
     alone = pair_metrics(*inputs)
-    asked = pair_metrics(*inputs, others=[TOTAL_VARIATION, replace(TOTAL_VARIATION, column="v")])
-    assert alone.others == {}
+    asked = pair_metrics(*inputs, others=[HELLINGER, replace(HELLINGER, column="v")])
+    assert list(alone.others) == ["total_variation"]
     assert list(alone.columns()) == list(asked.columns())[:-2]
     for name, column in alone.columns().items():
         assert torch.equal(column, asked.columns()[name]), name
-    assert list(asked.others) == ["tv", "v"]
-    assert torch.equal(asked.others["tv"], asked.others["v"])
+    assert list(asked.others) == ["total_variation", "hellinger", "v"]
+    assert torch.equal(asked.others["hellinger"], asked.others["v"])
 
 
 @pytest.mark.parametrize("workspace", [1, 12_000, 50_000, 1 << 30])
 def test_chunk_sizes_give_the_same_numbers(workspace: int) -> None:
     inputs = some_inputs(37, 211)
-    metrics = pair_metrics(*inputs, others=[TOTAL_VARIATION])
-    chunked = pair_metrics(*inputs, others=[TOTAL_VARIATION], workspace_bytes=workspace)
+    metrics = pair_metrics(*inputs, others=[HELLINGER])
+    chunked = pair_metrics(*inputs, others=[HELLINGER], workspace_bytes=workspace)
     for name, column in chunked.columns().items():
         torch.testing.assert_close(column, metrics.columns()[name], atol=1e-6, rtol=1e-5)
 
@@ -125,10 +129,10 @@ def test_chunk_sizes_give_the_same_numbers(workspace: int) -> None:
 def test_memory_stays_within_the_workspace() -> None:
     """Of divergences that hold a few arrays of a chunk at once, as most do."""
     inputs, workspace = some_inputs(600, 3000), 1 << 20
-    others = [TOTAL_VARIATION, replace(DIVERGENCES.get("kl_pq"), name="again", column="again")]
+    others = [HELLINGER, replace(DIVERGENCES.get("kl_pq"), name="again", column="again")]
     with LiveBytes(*inputs) as live:
         pair_metrics(*inputs, others=others, workspace_bytes=workspace)
-    results = 600 * 4 * 3 * (11 + len(others))
+    results = 600 * 4 * 3 * (12 + len(others))
     assert live.peak > workspace // 8  # the counter sees the work at all
     assert live.peak <= workspace + results
 
@@ -139,56 +143,56 @@ def test_broken_positions_have_no_number(value: float, broken: str) -> None:
     rows = torch.tensor([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     hidden, head = torch.eye(4), Head(rows.T.contiguous())
     other = Head(rows.flip(1).T.contiguous())
-    clean = pair_metrics(hidden, head, hidden, other, [0, 1, 2, 0], others=[TOTAL_VARIATION])
+    clean = pair_metrics(hidden, head, hidden, other, [0, 1, 2, 0], others=[HELLINGER])
     spoilt = hidden.clone()
     spoilt[2] = value
     p, q = (spoilt, hidden) if broken == "p" else (hidden, spoilt)
-    found = pair_metrics(p, head, q, other, [0, 1, 2, 0], others=[TOTAL_VARIATION]).others["tv"]
+    found = pair_metrics(p, head, q, other, [0, 1, 2, 0], others=[HELLINGER]).others["hellinger"]
     assert found.isnan().tolist() == [False, False, True, False]
-    assert torch.equal(found[[0, 1, 3]], clean.others["tv"][[0, 1, 3]])
+    assert torch.equal(found[[0, 1, 3]], clean.others["hellinger"][[0, 1, 3]])
 
 
 @pytest.mark.parametrize("tail", [NAN, INF])
 def test_a_broken_logit_behind_the_shared_width_spoils_its_position(tail: float) -> None:
     """The shared part alone would give a number, but the model is broken there."""
-    found = of_logits([[0.0, 0.0, tail]], [[0.0, 1.0]], TOTAL_VARIATION)
+    found = of_logits([[0.0, 0.0, tail]], [[0.0, 1.0]], HELLINGER)
     assert not found.finite_p
-    assert bool(found.others["tv"].isnan())
+    assert bool(found.others["hellinger"].isnan())
 
 
 def constant(value: float, **changes: Any) -> Divergence:
     def of(log_p: Any, log_q: Any) -> Any:
         return torch.full((len(log_p),), value)
 
-    return replace(TOTAL_VARIATION, of=of, **changes)
+    return replace(HELLINGER, of=of, **changes)
 
 
 @pytest.mark.parametrize(
     ("value", "said"), [(1.001, "1.001"), (-0.001, "-0.001"), (NAN, "nan"), (INF, "inf")]
 )
 def test_a_value_out_of_range_is_refused_by_name(value: float, said: str) -> None:
-    message = rf"divergence 'tv' came out as {said} probability, outside \[0, 1\]"
+    message = rf"divergence 'hellinger' came out as {said} fraction, outside \[0, 1\]"
     with pytest.raises(DataError, match=message):
         of_logits([[0.0, 1.0]], [[0.0, 1.0]], constant(value))
 
 
 def test_a_value_out_of_range_at_a_broken_position_is_not_looked_at() -> None:
     found = of_logits([[NAN, 1.0]], [[0.0, 1.0]], constant(7.0))
-    assert bool(found.others["tv"].isnan())
+    assert bool(found.others["hellinger"].isnan())
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1 + 9e-6, 1.0), (-9e-6, 0.0), (0.25, 0.25)])
 def test_rounding_is_cut_off(value: float, expected: float) -> None:
     found = of_logits([[0.0, 1.0]], [[0.0, 1.0]], constant(value))
-    assert found.others["tv"].tolist() == [expected]
+    assert found.others["hellinger"].tolist() == [expected]
 
 
 def test_the_range_is_that_of_the_stored_unit() -> None:
     """The highest value is given in the unit of theta, of which one is `theta_scale` stored."""
     scaled = constant(1.5, highest=2.0, theta_scale=0.75, unit="nats")
-    assert of_logits([[0.0, 1.0]], [[0.0, 1.0]], scaled).others["tv"].tolist() == [1.5]
+    assert of_logits([[0.0, 1.0]], [[0.0, 1.0]], scaled).others["hellinger"].tolist() == [1.5]
     beyond = replace(constant(1.6), highest=2.0, theta_scale=0.75, unit="nats")
-    with pytest.raises(DataError, match=r"'tv' came out as 1\.6 nats, outside \[0, 1\.5\]"):
+    with pytest.raises(DataError, match=r"'hellinger' came out as 1\.6 nats, outside \[0, 1\.5\]"):
         of_logits([[0.0, 1.0]], [[0.0, 1.0]], beyond)
 
 
@@ -201,8 +205,8 @@ def test_a_divergence_without_a_highest_value_may_be_infinite() -> None:
 
 def test_no_positions_give_empty_columns() -> None:
     none, weight = torch.zeros(0, 4), torch.zeros(3, 4)
-    metrics = pair_metrics(none, weight, none, weight, [], others=[TOTAL_VARIATION])
-    assert metrics.others["tv"].shape == (0,)
+    metrics = pair_metrics(none, weight, none, weight, [], others=[HELLINGER])
+    assert metrics.others["hellinger"].shape == (0,)
 
 
 SURE, EVEN = [[-30.0, 30.0], [0.0, 0.0]], [[0.0, 0.0], [3.0, 3.0]]
@@ -224,11 +228,13 @@ ROWS = [
 def test_a_pair_puts_it_into_the_trace_of_each_row() -> None:
     reads = letters().read_batch(ROWS, asked=ASKED)
     two, empty, long, three = [read.trace for read in reads]
-    assert list(two.others) == list(three.others) == ["tv"]
-    assert two.others["tv"].tolist() == [0.5, 0.0]
-    assert three.others["tv"].tolist() == [0.0, 0.5, 0.5]
-    assert two.others["tv"].dtype == np.float32
-    assert two.per_token("tv") is two.others["tv"]
+    assert list(two.others) == list(three.others) == ["total_variation", "hellinger"]
+    assert two.others["hellinger"].tolist() == pytest.approx([APART, 0.0], abs=1e-6)
+    assert three.others["hellinger"].tolist() == pytest.approx([0.0, APART, APART], abs=1e-6)
+    assert two.others["total_variation"].tolist() == [0.5, 0.0]
+    assert three.others["total_variation"].tolist() == [0.0, 0.5, 0.5]
+    assert two.others["hellinger"].dtype == np.float32
+    assert two.per_token("hellinger") is two.others["hellinger"]
     assert (empty.status, long.status) == ("empty", "too_long")
     assert empty.others == long.others == {}
     assert [read.heard for read in reads] == [[], [], [], []]
@@ -236,13 +242,15 @@ def test_a_pair_puts_it_into_the_trace_of_each_row() -> None:
 
 def test_one_row_is_read_like_a_batch() -> None:
     row = Row("two", np.array([0]), np.array([1, 0]), "")
-    assert letters().read_row(row, asked=ASKED).trace.others["tv"].tolist() == [0.5, 0.0]
-    assert letters().read_row(row).trace.others == {}
+    found = letters().read_row(row, asked=ASKED).trace.others
+    assert found["hellinger"].tolist() == pytest.approx([APART, 0.0], abs=1e-6)
+    assert found["total_variation"].tolist() == [0.5, 0.0]
+    assert list(letters().read_row(row).trace.others) == ["total_variation"]
 
 
 def test_traces_hold_copies_not_views_of_their_pack() -> None:
     two, *_ = [read.trace for read in letters().read_batch(ROWS, asked=ASKED)]
-    assert two.others["tv"].base is None
+    assert all(column.base is None for column in two.others.values())
 
 
 def test_a_broken_row_has_no_numbers_and_its_neighbour_has() -> None:
@@ -250,11 +258,11 @@ def test_a_broken_row_has_no_numbers_and_its_neighbour_has() -> None:
     rows = [trajectory("bad", [1], [0, 1]), trajectory("good", [1], [1, 0])]
     bad, good = (r.trace for r in letters(q=broken).read_batch(rows, asked=ASKED))
     assert (bad.status, bad.others) == ("nonfinite", {})
-    assert good.others["tv"].tolist() == [0.0, 0.0]
+    assert good.others["hellinger"].tolist() == [0.0, 0.0]
 
 
 def test_a_value_out_of_range_ends_the_reading_by_name() -> None:
-    with pytest.raises(DataError, match="divergence 'tv'"):
+    with pytest.raises(DataError, match="divergence 'hellinger'"):
         letters().read_batch(ROWS, asked=Asked(divergences=[constant(2.0)]))
 
 
@@ -270,7 +278,7 @@ def test_real_models_give_the_naive_numbers(real: tuple[Pair, SavedPair]) -> Non
     (read,) = pair.read_batch([trajectory("k", prompt, response)], asked=ASKED)
     expected = naive(*saved.naive_logits(prompt, response))
     assert expected.max() > 0.1  # the pair disagrees somewhere, or nothing is tested
-    np.testing.assert_allclose(read.trace.others["tv"], expected, atol=1e-5)
+    np.testing.assert_allclose(read.trace.others["hellinger"], expected, atol=1e-5)
 
 
 def assert_same_numbers(one: Trace, other: Trace) -> None:
@@ -287,8 +295,10 @@ def test_a_trace_is_the_same_with_and_without_it(real: tuple[Pair, SavedPair]) -
     asked = [read.trace for read in pair.read_batch(rows, asked=ASKED)]
     for one, other in zip(alone, asked, strict=True):
         assert_same_numbers(one, other)
-        assert one.others == {}
-        assert len(other.others["tv"]) == len(other)
+        assert list(one.others) == ["total_variation"]
+        variations = one.others["total_variation"], other.others["total_variation"]
+        assert np.array_equal(*variations)
+        assert len(other.others["hellinger"]) == len(other)
 
 
 def test_packs_and_workspaces_do_not_change_it(real: tuple[Pair, SavedPair]) -> None:
@@ -298,5 +308,5 @@ def test_packs_and_workspaces_do_not_change_it(real: tuple[Pair, SavedPair]) -> 
     for budget in (Budget(tokens=1), Budget(workspace_bytes=1)):
         apart = pair.read_batch(rows, budget=budget, asked=ASKED)
         for one, other in zip(together, apart, strict=True):
-            found, expected = one.trace.others["tv"], other.trace.others["tv"]
+            found, expected = one.trace.others["hellinger"], other.trace.others["hellinger"]
             np.testing.assert_allclose(found, expected, atol=1e-5)

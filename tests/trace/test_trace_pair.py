@@ -13,6 +13,7 @@ from trace_samples import (
     bigram_reader,
     byte_level_tokenizer,
     naive_jsd_bits,
+    naive_total_variation,
     trajectory,
 )
 
@@ -51,6 +52,9 @@ def test_tracing_equals_the_naive_way(any_saved_pair: SavedPair) -> None:
     expected = naive_jsd_bits(logits_p, logits_q)
     assert expected.max() > 0.05  # the pair disagrees somewhere, or nothing is tested
     assert np.abs(trace.jsd_bits - expected).max() < 1e-5
+    assert list(trace.others) == ["total_variation"]
+    variation = naive_total_variation(logits_p, logits_q)
+    assert np.abs(trace.others["total_variation"] - variation).max() < 1e-5
     for logits, logprob in ((logits_p, trace.logprob_p), (logits_q, trace.logprob_q)):
         shifted = logits - logits.max(-1, keepdims=True)
         log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
@@ -112,6 +116,7 @@ def test_known_logits_give_known_values() -> None:
     np.testing.assert_allclose(trace.logprob_q, [-np.log(2)] * 2, atol=1e-6)
     np.testing.assert_allclose(trace.entropy_p, [0, np.log(2)], atol=1e-6)
     np.testing.assert_allclose(trace.kl_pq, [np.log(2), 0], atol=1e-6)
+    np.testing.assert_allclose(trace.others["total_variation"], [0.5, 0], atol=1e-6)
 
 
 def test_kinds_of_ids_are_equal(letters: Pair) -> None:
@@ -128,6 +133,7 @@ def assert_failed(trace: Trace, status: str, *words: str) -> None:
     for word in words:
         assert word in trace.reason
     assert all(len(getattr(trace, name)) == 0 for name in PER_TOKEN_FIELDS)
+    assert trace.others == {}
 
 
 def test_every_row_gets_a_trace_in_order(letters: Pair) -> None:

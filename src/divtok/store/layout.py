@@ -101,7 +101,8 @@ class Layout(Generic[R]):
         """How a file's schema departs from this one; empty where the file can be read.
 
         A file may lack optional columns, require what is optional now, and have further
-        divergences, which are passed over.
+        divergences, which are passed over. Divergences may come in any order: they are registered
+        in that in which they are asked for.
         """
         if found.equals(self.schema, check_metadata=True):
             return []  # at once, for a table may have thousands of shards
@@ -109,11 +110,13 @@ class Layout(Generic[R]):
         if wrong:
             return wrong
         names = self.names_in(found)
-        theirs = [field.name for field in found if field.name in names or not _is_divergence(field)]
-        ours = [c.name for c in self.columns if not c.nullable or c.name in names]
+        divergences = {field.name for field in found if _is_divergence(field)}
+        theirs = [name for name in found.names if name not in divergences]
+        required = [c.name for c in self.columns if not c.nullable or c.name in names]
+        ours = [name for name in required if name not in divergences]
         if theirs != ours:
             return [f"columns are {theirs}, expected {ours}"]
-        pairs = [(found.field(name), self.schema.field(name)) for name in ours]
+        pairs = [(found.field(name), self.schema.field(name)) for name in required]
         return [
             f"column {mine.name} is {_describe(field)}, expected {_describe(mine)}"
             for field, mine in pairs

@@ -18,7 +18,7 @@ import numpy as np
 from divtok.divergences.divergence import Divergence
 from divtok.errors import UsageError
 from divtok.trace.kernels import cpu, plain
-from divtok.trace.kernels.common import Head, HeadMetrics, Work
+from divtok.trace.kernels.common import COLUMNS, Head, HeadMetrics, Work
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ def pair_metrics(
     if workspace_bytes <= 0:
         raise UsageError(f"workspace_bytes must be positive, not {workspace_bytes}.")
     path, tokens = _pick_path(hidden_p.device), tokens.to(hidden_p.device)
-    beside = tuple(d for d in others if not d.in_kernels)
+    beside = tuple(d for d in others if not (d.in_kernels and d.column in COLUMNS))
     work = Work(hidden_p, head_p, hidden_q, head_q, tokens, width, beside)
     with torch.inference_mode():
         return path(work, workspace_bytes // _SHARE_OF_LOGITS if beside else workspace_bytes)
