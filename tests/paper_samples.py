@@ -21,6 +21,7 @@ from divtok.paper.run_tables import Material
 from divtok.records import (
     PER_TOKEN_FIELDS,
     Confidence,
+    Counts,
     Grade,
     Problem,
     Sampling,
@@ -30,6 +31,7 @@ from divtok.records import (
 )
 from divtok.score.estimators.dtc import divergent_count, dtc_lin, dtc_prod
 from divtok.score.estimators.likelihood import mean_prob
+from divtok.score.facts import FACTS
 from divtok.stages.choices import chosen_estimators
 from divtok.store.run import Run, check_or_write_manifest
 
@@ -84,9 +86,22 @@ def write_run(folder: Path, config: RunConfig, responses: Sequence[Response]) ->
                 Confidence(r.key, name, {}, value, None if value is not None else "no numbers")
                 for r in responses
                 for name, value in r.values.items()
+                if name not in FACTS
             ]
         )
+        run.counts.append([_counts(r, config) for r in responses])
     return run
+
+
+def _counts(response: Response, config: RunConfig) -> Counts:
+    """Of the first trace; without one as the values say."""
+    theta, p, q = config.theta, "p", "q"
+    count, length = (int(-(response.values.get(name) or 0)) for name in ("count", "length"))
+    reasoning = length
+    for trace in response.traces[:1]:
+        p, q, length = trace.p, trace.q, len(trace)
+        count, reasoning = divergent_count(trace, theta=theta), int(trace.reasoning().sum())
+    return Counts(response.key, p, q, theta, count, None, None, length, reasoning, 0.0, 0, 0)
 
 
 def _trajectory(response: Response, protocol: str) -> Trajectory:
@@ -199,8 +214,6 @@ def _values(
     known = {
         "dtc_lin": dtc_lin(trace, theta=config.theta),
         "dtc_prod": dtc_prod(trace, theta=config.theta),
-        "count": float(-count),
-        "length": float(-len(trace)),
         "mean_prob": mean_prob(trace),
         "verbalized": stated,
         "verbalized_dtc": stated ** (count + 4),

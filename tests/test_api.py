@@ -125,8 +125,10 @@ def test_wrong_kinds_of_input_are_named(pair: Pair) -> None:
         divtok.confidence("\ud800", RESPONSE, pair=pair)
     with pytest.raises(UsageError, match="pair is not a pair of models"):
         divtok.confidence(QUESTION, RESPONSE, pair="tiny")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="'length' only ranks responses"):
-        divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator="length")
+    for fact in ("length", "count", "ratio"):
+        with pytest.raises(UsageError, match=f"'{fact}' is no estimator but a fact") as caught:
+            divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator=fact)
+        assert "divtok ls estimators" in str(caught.value)
     with pytest.raises(UsageError, match="more divergence would mean more trust"):
         divtok.confidence(QUESTION, RESPONSE, pair=pair, a=0.1, b=0.9)
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from divtok.score import ESTIMATOR_SETS, ESTIMATORS, Estimator
+from divtok.registry import OWN
+from divtok.score.facts import FACTS, Fact
+from divtok.score.registry import ESTIMATORS, Estimator
+from divtok.score.sets import ESTIMATOR_SETS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -82,19 +85,26 @@ def test_the_configuration_page_names_every_key():
 
 
 def test_the_run_folder_page_names_every_table(tmp_path: Path):
+    from divtok.evidence.kind import EVIDENCE
     from divtok.store.run import Run
 
     text = (REFERENCE / "run-folder.md").read_text(encoding="utf-8")
-    for table in Run(tmp_path).tables:
-        assert f"      {table.folder.name}/ " in text
+    names = {table.folder.name for table in Run(tmp_path).tables}
+    shipped = [kind for kind in EVIDENCE if EVIDENCE.origin(kind.name) == OWN]
+    names |= {kind.layout.name for kind in shipped if kind.layout is not None}
+    assert {"calls", "counts", "chains", "readings", "replies", "rewards", "relevance"} <= names
+    for name in names:
+        assert f"      {name}/ " in text
 
 
 def test_the_estimator_page_links_to_a_page_for_every_estimator():
     text = (REFERENCE / "estimators.md").read_text(encoding="utf-8")
-    linked = re.findall(r"^\| \[`(\w+)`\]\(estimators/(\w+)\.md\)", text, flags=re.MULTILINE)
-    assert sorted(linked) == sorted((spec.name, spec.name) for spec in SHIPPED)
+    estimators, facts = text.split("\n## Facts\n")
+    for part, names in ((estimators, [spec.name for spec in SHIPPED]), (facts, [*FACTS])):
+        linked = re.findall(r"^\| \[`(\w+)`\]\(estimators/(\w+)\.md\)", part, flags=re.MULTILINE)
+        assert sorted(linked) == sorted((name, name) for name in names)
     pages = {page.stem for page in (REFERENCE / "estimators").iterdir()}
-    assert pages == {spec.name for spec in SHIPPED}
+    assert pages == {*(spec.name for spec in SHIPPED), *FACTS}
 
 
 def test_the_estimator_page_names_the_members_of_every_set():
@@ -106,8 +116,8 @@ def test_the_estimator_page_names_the_members_of_every_set():
             assert re.findall(r"`(\w+)`", rows[name]) == members()
 
 
-@pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
-def test_a_page_tells_formula_needs_range_cost_and_source(spec: Estimator):
+@pytest.mark.parametrize("spec", [*SHIPPED, *FACTS.values()], ids=lambda spec: spec.name)
+def test_a_page_tells_formula_needs_range_cost_and_source(spec: Estimator | Fact):
     sections = estimator_sections(spec.name)
     title, *headings = sections
     assert title == spec.name
@@ -129,6 +139,16 @@ def test_a_page_says_what_the_estimator_declares(spec: Estimator):
     assert bool(spec.parameters) != ("no parameters" in needs.lower())
     assert spec.needs_trace == ("The trace: " in needs)
     assert spec.ranking_only == ("Ranking only" in sections["Range"])
+
+
+@pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
+def test_a_page_says_what_a_fact_is(fact: Fact):
+    sections = estimator_sections(fact.name)
+    needs = sections["What it needs"]
+    assert "a fact of every trace" in " ".join(sections[fact.name].split())
+    assert "The trace: `jsd_bits`" in needs
+    assert fact.uses_theta == ("`theta`" in needs) != ("no parameters" in needs.lower())
+    assert "Ranking only" in sections["Range"]
 
 
 def test_the_readme_example_gives_what_it_says():

@@ -20,8 +20,9 @@ from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Scalar, Trace
 from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.facts import count_trace
-from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters, check_parameter
+from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
 from divtok.score.scoring import score_evidence
+from divtok.score.sets import one_estimator
 from divtok.trace.batches import Row
 from divtok.trace.listener import Listener, Read
 from divtok.trace.pair import Asked, Pair
@@ -132,7 +133,7 @@ def confidence(
         family = pair.family if isinstance(pair, Pair) else None
         theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
     check_parameter("theta", theta)  # also where the estimator has none: the count needs it
-    spec = ESTIMATORS.get(estimator)
+    spec = one_estimator(estimator)
     _check_evidence(spec)
     if isinstance(pair, ServerPair) and (spec.needs_exact or spec.evidence):
         raise UsageError(
@@ -144,12 +145,7 @@ def confidence(
             f"'{estimator}' only ranks responses; it is no confidence.",
             next_step="Use another estimator; the count is in every result.",
         )
-    unknown = [name for name in parameters if name not in spec.parameters]
-    if unknown:
-        raise UsageError(
-            f"The estimator '{estimator}' has no parameter '{unknown[0]}'.",
-            next_step=f"It takes: {', '.join(spec.parameters) or 'none'}.",
-        )
+    check_names(spec, parameters)
     bound = bind_parameters(spec, {"theta": theta, **parameters})
     tokenizer = pair.p.tokenizer
     ids = response_ids(tokenizer, response)

@@ -81,6 +81,7 @@ def test_one_response_as_json(say: Said, pair: Pair) -> None:
     assert json.loads(said.out) == {
         "confidence": known.value,
         "estimator": "dtc_lin",
+        "params": {"theta": 0.01, "n": 10, "a": 0.95, "b": 0.05},
         "count": known.count,
         "tokens": len(known.tokens),
         "theta": 0.01,
@@ -244,11 +245,17 @@ GIVEN = ("--question", QUESTION, "--response", RESPONSE)
         ((*GIVEN, "--family", "tiny", "--pair", P, Q), "It takes two models"),
         ((*GIVEN, "--family", "tony"), "tony"),
         ((*GIVEN, "--family", "tiny", "--estimator", "dtc_lim"), "Did you mean 'dtc_lin'"),
-        ((*GIVEN, "--family", "tiny", "--estimator", "count"), "only ranks responses"),
+        ((*GIVEN, "--family", "tiny", "--estimator", "count"), "a fact of every trace"),
         ((*GIVEN, "--family", "tiny", "--estimator", "verbalized"), "needs more than a pair"),
         ((*GIVEN, "--family", "tiny", "--theta", "1.5"), "theta must be between 0 and 1"),
         ((*GIVEN, "--family", "tiny", "--theta", "-0.1"), "theta must be between 0 and 1"),
         ((*GIVEN, "--family", "tiny", "--theta", "nan"), "theta must be between 0 and 1"),
+        ((*GIVEN, "--family", "tiny", "--param", "n"), "'n' is not a parameter"),
+        ((*GIVEN, "--family", "tiny", "--param", "=3"), "'=3' is not a parameter"),
+        ((*GIVEN, "--family", "tiny", "--param", "n=[1]"), "'n=[1]': not a plain value"),
+        ((*GIVEN, "--family", "tiny", "--param", "n="), "'n=': not a plain value"),
+        ((*GIVEN, "--family", "tiny", "--param", "theta=0.5"), "an option of its own"),
+        ((*GIVEN, "--family", "tiny", "--param", "n=3", "--param", "n=4"), "given twice"),
         ((*GIVEN, "--family", "tiny", "--dtype", "float8"), "float8"),
         (("--response", RESPONSE, "--family", "tiny"), "a response but no question"),
         (("--response", "-", "--family", "tiny"), "a response but no question"),
@@ -282,7 +289,13 @@ def test_an_unknown_estimator_is_refused_before_any_model_is_loaded(
     def refuse(*given: Any, **options: Any) -> None:
         raise AssertionError("a model was loaded")
 
-    for wrong in (("--estimator", "dtc_lim"), ("--theta", "7")):
+    for wrong in (
+        ("--estimator", "dtc_lim"),
+        ("--estimator", "ratio"),
+        ("--theta", "7"),
+        ("--param", "q=1"),
+        ("--param", "n=0"),
+    ):
         monkeypatch.setattr(api, "load_pair", refuse)
         assert say(*GIVEN, "--family", "tiny", *wrong).code == EXIT_USAGE
 

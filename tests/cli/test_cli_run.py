@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_samples import GENERATOR, SMALL, FinishedRun
 from console import Command
@@ -16,11 +17,11 @@ from divtok.config.run import load_config, resolve
 from divtok.evaluate.fit import PAPER_GRID
 from divtok.families.family import FAMILIES, get_family
 from divtok.records import Verdict
-from divtok.stages import evaluate as results
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 METRICS = ("ece", "ece_sd", "auroc", "auroc_sd", "natural_ece", "natural_auroc", "brier", "aurc")
-TABLES = ("problems", "trajectories", "grades", "traces", "confidences", "evaluations")
+TABLES = ("problems", "trajectories", "grades", "traces", "counts", "confidences", "evaluations")
 
 
 def refuse_constant(text: str) -> None:
@@ -35,14 +36,15 @@ def test_run_makes_every_table_and_the_report(finished: FinishedRun) -> None:
         "trajectories": 8,
         "grades": 8,
         "traces": 8,
-        "confidences": 64,
-        "evaluations": 16,
+        "counts": 8,
+        "confidences": 40,  # five estimators
+        "evaluations": 16,  # and three facts, on two benchmarks
     }
     keys = {t.key for t in run.trajectories.read()}
     assert {g.key for g in run.grades.read()} == keys
     assert {t.key for t in run.traces.read()} == keys
     assert {c.key for c in run.confidences.read()} == keys
-    assert results.stored_config(run) == resolve(load_config(None, SMALL))
+    assert stored_config(run) == resolve(load_config(None, SMALL))
     report = finished.folder / "report"
     tables = {"ece", "auroc"}
     for name in tables:
@@ -61,7 +63,7 @@ def test_run_prints_both_tables_and_tells_its_progress_apart(finished: FinishedR
     for stage in ("generate", "grade", "trace"):
         assert any(line.startswith(stage) and "8/8" in line for line in said.err.splitlines())
     theta = FAMILIES.get("tiny").theta
-    assert f"score: 8 estimators, 64 confidences at theta {theta:g}" in said.err
+    assert f"score: 5 estimators, 40 confidences at theta {theta:g}" in said.err
     assert str(finished.folder / "report" / "README.md") in said.err
 
 
@@ -157,8 +159,8 @@ def test_evaluate_says_how_many_tokens_lie_near_theta(
     assert (found["tokens"], found["near"]) == (sum(map(len, bits)), sum(near))
     assert (found["trajectories"], found["trajectories_near"]) == (8, sum(map(bool, near)))
     assert found["share"] == found["near"] / found["tokens"]
-    counts = [-c.value for c in run.confidences.read() if c.estimator == "count" and c.value]
-    assert found["count"] == sum(counts)
+    assert found["count"] == sum(int((b > np.float32(found["theta"])).sum()) for b in bits)
+    assert found["count"] == sum(row.count for row in run.counts.read()) > 0
     line = " ".join(divtok("evaluate", finished.folder).out.partition("Near theta: ")[2].split())
     assert line.startswith(f"{GENERATOR} with {FAMILIES.get('tiny').auxiliary}: ")
     assert f"{found['tokens']:,} reasoning tokens" in line

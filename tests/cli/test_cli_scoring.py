@@ -20,7 +20,8 @@ from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import response_ids
 from divtok.records import Verdict
 from divtok.report import write
-from divtok.stages import evaluate as results
+from divtok.stages.fit import fit
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 AUXILIARY = "divtok/tiny-0.3m"
@@ -108,7 +109,7 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
     said = divtok("score", imported, *PAIR)
     assert said.code == EXIT_OK, said.err
     run = Run.open(imported)
-    config = results.stored_config(run)
+    config = stored_config(run)
     assert config.score.theta == FAMILIES.get("tiny").theta
     assert (config.trace.reader, config.trace.auxiliary) == (GENERATOR, AUXILIARY)
     assert {(t.p, t.q) for t in run.traces.read()} == {(GENERATOR, AUXILIARY)}
@@ -129,7 +130,7 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
 
     said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR, "--theta", "0.3")
     assert said.code == EXIT_OK, said.err
-    assert results.stored_config(Run.open(imported)).score.theta == 0.3
+    assert stored_config(Run.open(imported)).score.theta == 0.3
     assert len(Run.open(imported).traces.read()) == 12  # both pairs' are kept
 
 
@@ -137,7 +138,7 @@ def test_a_family_brings_its_pair_and_theta(divtok: Command, imported: Path) -> 
     said = divtok("score", imported, "--family", "tiny")
     assert said.code == EXIT_OK, said.err
     run = Run.open(imported)
-    config = results.stored_config(run)
+    config = stored_config(run)
     assert (config.family, config.score.theta) == ("tiny", FAMILIES.get("tiny").theta)
     assert config.generators == ["gpt"]
     assert {(t.p, t.q) for t in run.traces.read()} == {(GENERATOR, AUXILIARY)}
@@ -149,9 +150,9 @@ def test_a_family_brings_its_pair_and_theta(divtok: Command, imported: Path) -> 
 
 def test_a_theta_given_as_an_override_stands(divtok: Command, imported: Path) -> None:
     assert divtok("score", imported, *PAIR, "score.theta=0.2").code == EXIT_OK
-    assert results.stored_config(Run.open(imported)).score.theta == 0.2
+    assert stored_config(Run.open(imported)).score.theta == 0.2
     assert divtok("score", imported, "--theta", "0.4").code == EXIT_OK
-    assert results.stored_config(Run.open(imported)).score.theta == 0.4
+    assert stored_config(Run.open(imported)).score.theta == 0.4
 
 
 def test_without_gold_answers_there_are_confidences_and_no_report(
@@ -227,7 +228,7 @@ def test_what_a_family_leaves_of_an_earlier_pair() -> None:
 def test_fit_from_a_run_is_the_fit_of_its_traces(divtok: Command, imported: Path) -> None:
     assert divtok("score", imported, *PAIR).code == EXIT_OK
     run = Run.open(imported)
-    known = results.fit(run, results.stored_config(run))
+    known = fit(run, stored_config(run))
     assert (known.n, known.n_balanced, known.excluded) == (5, 2, 1)
     said = divtok("fit", "--run", imported, "--json")
     assert said.code == EXIT_OK, said.err
@@ -237,7 +238,7 @@ def test_fit_from_a_run_is_the_fit_of_its_traces(divtok: Command, imported: Path
     assert f"\ntheta = {known.theta:g}\n" in words.out
     assert "5 responses" in " ".join(words.out.split())  # a long path breaks its line anywhere
     # It only reads: the run keeps its theta.
-    assert results.stored_config(Run.open(imported)).score.theta == FAMILIES.get("tiny").theta
+    assert stored_config(Run.open(imported)).score.theta == FAMILIES.get("tiny").theta
 
 
 def test_fit_from_a_run_without_traces_or_gold(divtok: Command, imported: Path) -> None:

@@ -17,10 +17,13 @@ from console import Command
 
 from divtok.cli.sweep import OPTIMISTIC
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_USAGE
-from divtok.evaluate.sweep.counts import DIVERGENCES, JSD_GRID, KL_GRID
 from divtok.records import Grade, Verdict
-from divtok.stages import evaluate as results
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
+
+# The divergences that every trace has, with the thetas they are swept over, in bits.
+JSD_GRID = [k / 100 for k in range(1, 100)]
+KL_GRID = [k / 50 for k in range(1, 301)]
 
 WITHOUT_TORCH = """
 import sys
@@ -63,7 +66,7 @@ def test_figures_at_the_runs_theta_are_those_that_evaluate_prints(
     }
     rows = [row for row in rows_of(swept.out) if row["benchmark"] is not None]
     assert len(rows) == 4
-    theta = results.stored_config(Run.open(folder)).theta
+    theta = stored_config(Run.open(folder)).theta
     for row in rows:
         expected = evaluated[row["benchmark"], row["estimator"]]
         assert row["n_balanced"] == expected["n_balanced"] > 0
@@ -91,13 +94,13 @@ def test_the_mean_over_benchmarks_comes_last(folder: Path, divtok: Command) -> N
 
 
 def test_the_whole_grid_is_written(folder: Path, divtok: Command) -> None:
-    chosen = [part for name in DIVERGENCES for part in ("--divergence", name)]
+    chosen = [part for name in ("jsd", "kl_pq", "kl_qp") for part in ("--divergence", name)]
     said = divtok("sweep", folder, *chosen, "--n", "5", "--n", "12", "--n", "5", "--k", "0")
     assert said.code == EXIT_OK
     assert str(folder / "report" / "tables" / "sweep.csv") in said.err
     grid = grid_of(folder)
-    theta = results.stored_config(Run.open(folder)).theta
-    thetas = {"jsd": sorted({*JSD_GRID, theta}), "kl_pq": [*KL_GRID], "kl_qp": [*KL_GRID]}
+    theta = stored_config(Run.open(folder)).theta
+    thetas = {"jsd": sorted({*JSD_GRID, theta}), "kl_pq": KL_GRID, "kl_qp": KL_GRID}
     for benchmark in ("arith-easy", "arith-medium"):
         for divergence, expected in thetas.items():
             for estimator, value in (("dtc_lin", "5"), ("dtc_lin", "12"), ("dtc_prod", "0")):

@@ -36,13 +36,11 @@ def test_nothing_given_is_the_tiny_family_with_the_papers_values() -> None:
     config = load_config(None)
     assert config == RunConfig()
     assert config.preset is get_family("tiny")
-    assert config.estimator_parameters() == {
-        "theta": get_family("tiny").theta,
-        "n": 10,
-        "a": 0.95,
-        "b": 0.05,
-        "k": 4,
-    }
+    theta = get_family("tiny").theta
+    assert config.parameters_of("dtc_lin") == {"theta": theta}
+    assert config.bound("dtc_lin") == {"theta": theta, "n": 10, "a": 0.95, "b": 0.05}
+    assert config.bound("dtc_prod") == {"theta": theta, "k": 4}
+    assert config.bound("nsl") == {}
     evaluate = config.evaluate
     assert (evaluate.draws, evaluate.cap, evaluate.bins) == (5, 500, 20)
 
@@ -327,7 +325,7 @@ def test_theta_is_the_familys_unless_given() -> None:
     assert load_config(None, ["family=gemma3"]).theta == 0.85
     given = load_config(None, ["family=gemma3", "score.theta=0"])
     assert given.theta == 0.0
-    assert given.estimator_parameters()["theta"] == 0.0
+    assert given.parameters_of("dtc_lin") == {"theta": 0.0}
 
 
 def test_benchmarks_are_the_familys_unless_named() -> None:
@@ -368,8 +366,10 @@ def test_a_config_survives_its_own_yaml(tmp_path_factory: Any, tree: dict[str, A
 
 def test_the_yaml_writes_out_every_value() -> None:
     text = to_yaml(load_config(None))
-    for section, name in (("score", "n"), ("evaluate", "bins"), ("trace", "max_batch_rows")):
+    for section, name in (("grade", "workers"), ("evaluate", "bins"), ("trace", "max_batch_rows")):
         assert re.search(rf"^{section}:\n(  .*\n)*  {name}: \d+$", text, re.MULTILINE)
+    # What is left to each estimator stays so, in a stored run, too.
+    assert re.search(r"^score:\n(  .*\n)*  n: null\n  a: null\n  b: null\n  k: null\n", text, re.M)
 
 
 def test_one_estimator_or_set_needs_no_list() -> None:

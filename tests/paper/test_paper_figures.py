@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from divtok.score.dtc import divergent_count, dtc_lin, dtc_prod
 from paper_samples import (
     Response,
     balanced_figures,
@@ -21,9 +20,9 @@ from paper_samples import (
     write_run,
 )
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.evaluate.curves import wilson
 from divtok.evaluate.equal_length import within_length
-from divtok.evaluate.sweep.counts import FIELDS
 from divtok.paper import sweep_figures
 from divtok.paper.build import BUILDERS
 from divtok.paper.exhibit import Exhibit
@@ -34,6 +33,7 @@ from divtok.report.bars import BarsDisplay
 from divtok.report.figures import ReliabilityDisplay
 from divtok.report.maps import MapsDisplay
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
+from divtok.score.estimators.dtc import divergent_count, dtc_lin, dtc_prod
 from tests.report.figure_checks import assert_tidy, drawn, panels
 
 SMALL, MIDDLE, LARGE = (f"divtok/tiny-{size}" for size in ("0.5m", "0.9m", "1.6m"))
@@ -364,7 +364,7 @@ def test_divergences_stand_side_by_side_in_bits(material: Material) -> None:
     run = store_of(material, "whitebox-tiny")
     found = usable(run.store, "arith-medium", LARGE, (LARGE, AUXILIARY))
     for column, name in ((1, "kl_pq"), (2, "kl_qp")):
-        assert FIELDS[name] == name
+        assert DIVERGENCES.get(name).column == name
         assert len(eces[column].lines) == 6
         [line] = [one for one in eces[column].lines if one.label == "tiny-1.6m, arith-medium"]
         for theta in (0.5, 2.0, 4.5):

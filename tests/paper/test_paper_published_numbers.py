@@ -24,7 +24,7 @@ from divtok.paper.published_numbers import (
     read_whitebox_means,
 )
 from divtok.problems.benchmark import BENCHMARKS
-from divtok.score import ESTIMATORS
+from divtok.score.registry import ESTIMATORS
 
 PACKAGED = Path(divtok.__file__).parent / "paper" / "published"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "paper"

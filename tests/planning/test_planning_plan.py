@@ -19,6 +19,10 @@ from planning_samples import write_model
 import divtok
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import ConfigError
+from divtok.evidence.kinds.chain import CHAINS
+from divtok.evidence.kinds.rewards import REWARDS
+from divtok.evidence.kinds.statement import REPLIES
+from divtok.evidence.readings import READINGS
 from divtok.paper.recipe import ALL, TINY, NamedRun, chosen_recipes, recipes, runs_of
 from divtok.planning.benchmark_sizes import assumed_tokens
 from divtok.planning.model_sizes import API_MODELS, HUB_MODELS, ModelSize
@@ -334,12 +338,12 @@ def partly_made(tmp_path: Path) -> Path:
         run.grades.append([Grade(t.key, "1", Verdict.CORRECT) for t in easy[:9]])
         run.traces.append([trace(t, TINY_AUXILIARY) for t in easy[:7]])
         run.traces.append([trace(t, "divtok/tiny-0.9m") for t in [*easy[:2], hard[0]]])
-        run.chains.append([Chain(t.key, TINY_GENERATOR, (), ()) for t in easy[:5]])
-        run.replies.append([Reply(t.key, TINY_GENERATOR, (), "", "stop") for t in easy[:4]])
+        run.table(CHAINS).append([Chain(t.key, TINY_GENERATOR, (), ()) for t in easy[:5]])
+        run.table(REPLIES).append([Reply(t.key, TINY_GENERATOR, (), "", "stop") for t in easy[:4]])
         base = f"{TINY_GENERATOR}-base"
-        run.readings.append([Reading(t.key, base, "base_chat", none) for t in easy[:3]])
-        run.readings.append([Reading(t.key, base, "base_plain", none) for t in easy[:11]])
-        run.rewards.append([StepRewards(t.key, "divtok/tiny-prm", none) for t in hard])
+        run.table(READINGS).append([Reading(t.key, base, "base_chat", none) for t in easy[:3]])
+        run.table(READINGS).append([Reading(t.key, base, "base_plain", none) for t in easy[:11]])
+        run.table(REWARDS).append([StepRewards(t.key, "divtok/tiny-prm", none) for t in hard])
     return tmp_path / "runs"
 
 

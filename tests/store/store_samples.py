@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from divtok import records as r
+from divtok.divergences.divergence import DIVERGENCES
+from divtok.evidence.kinds.chain import CHAINS
+from divtok.evidence.kinds.relevance import RELEVANCE
+from divtok.evidence.kinds.rewards import REWARDS
+from divtok.evidence.kinds.statement import REPLIES
+from divtok.evidence.readings import READINGS
 from divtok.store import schema
 from divtok.store.layout import Layout
 
 TRACES = schema.traces()
+
+# The columns of the divergences that a trace need not have.
+FURTHER = sorted({d.column for d in DIVERGENCES} - {*r.PER_TOKEN_FIELDS})
 
 # Every code point that UTF-8 can hold, NUL and line ends among them.
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -71,6 +80,7 @@ traces = st.builds(
     status=st.sampled_from(["ok", "empty", "too_long", "nonfinite"]),
     others=st.just({}) | st.fixed_dictionaries({"total_variation": float32}),
     reason=reasons,
+    others=st.dictionaries(st.sampled_from(FURTHER), float32),
 )
 counts = st.builds(
     r.Counts,
@@ -105,6 +115,14 @@ evaluations = st.builds(
     reason=reasons,
 )
 
+chains = st.builds(r.Chain, texts, texts, id_lists, id_lists, reasons)
+finish_reasons = st.sampled_from(["stop", "length", "failed", "unknown"])
+replies = st.builds(r.Reply, texts, texts, id_lists, texts, finish_reasons, reasons)
+reading_kinds = st.sampled_from(["base_chat", "base_plain", "projected", "sampled"])
+readings = st.builds(r.Reading, texts, texts, reading_kinds, float32, reasons)
+rewards = st.builds(r.StepRewards, texts, texts, float32, reasons)
+relevances = st.builds(r.Relevance, texts, texts, float32, reasons)
+
 KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.PROBLEMS, problems),
     (schema.TRAJECTORIES, trajectories),
@@ -113,6 +131,11 @@ KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.COUNTS, counts),
     (schema.CONFIDENCES, confidences),
     (schema.EVALUATIONS, evaluations),
+    (CHAINS, chains),
+    (REPLIES, replies),
+    (READINGS, readings),
+    (REWARDS, rewards),
+    (RELEVANCE, relevances),
 ]
 KIND_NAMES = [layout.name for layout, _ in KINDS]
 

@@ -190,6 +190,37 @@ def test_replacing_an_old_table_writes_the_columns_of_today(kind: str, tmp_path:
     assert [exact(row) for row in table.read()] == [exact(old)]
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("gold_missing", "gold_missing"),
+        ("no response: gone", "no_response"),
+        ("base: not gathered", "not_gathered"),
+        ("timeout after 5 s", "other"),
+        ("the gold answer is gold_missing, no response", "other"),
+        (None, None),
+    ],
+)
+def test_a_reason_of_an_earlier_version_has_the_kind_that_something_depended_on(
+    text: str | None, kind: str | None, tmp_path: Path
+) -> None:
+    empty = _old_table(schema.GRADES, ("reason_kind", "answer_start", "answer_stop"), ())
+    old = r.Grade("old", None, r.Verdict.UNDETERMINED, text)
+    _put(tmp_path, schema.GRADES.to_arrow([old]).select(empty.column_names).cast(empty.schema))
+    (found,) = Table(tmp_path, schema.GRADES, _free).read()
+    assert found.reason == text
+    assert getattr(found.reason, "kind", None) == kind
+
+
+def test_a_stored_kind_goes_before_what_the_text_looks_like(tmp_path: Path) -> None:
+    table = Table(tmp_path, schema.GRADES, _free)
+    reason = r.Reason("time_limit", "no response: in time")
+    table.append([r.Grade("new", None, r.Verdict.UNDETERMINED, reason)])
+    (found,) = table.read()
+    assert isinstance(found.reason, r.Reason)
+    assert found.reason.kind == "time_limit"
+
+
 def _refusal(table: Table[Any]) -> str:
     with pytest.raises(StoreError, match="was written in another format") as caught:
         table.read()

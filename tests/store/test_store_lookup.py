@@ -90,6 +90,14 @@ def test_keys_with_one_hash_are_told_apart(
     assert found.get(("x", "large", "small")) is None
 
 
+def test_a_key_need_not_have_the_order_of_the_columns(tmp_path: Path) -> None:
+    table = Table(tmp_path / "problems", schema.PROBLEMS, _free)
+    problem = r.Problem(id="7", benchmark="sums", question="3 + 4?", answer="7")
+    table.append([problem])
+    assert table.lookup()["sums", "7"] == problem
+    assert table.lookup().get(("7", "sums")) is None
+
+
 def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
     table = Table(tmp_path / "grades", schema.GRADES, _free)
     assert table.lookup().get(("a",)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -14,6 +14,8 @@ from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageErro
 from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
 from divtok.models.load import DType
+from divtok.records import Scalar
+from divtok.strict_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from divtok.api import Result
@@ -54,6 +56,14 @@ def confidence(
         ),
     ] = None,
     estimator: Annotated[str, typer.Option("--estimator", help="How to score it.")] = "dtc_lin",
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE",
+            help="A parameter of the estimator, as in n=12; may be repeated.",
+        ),
+    ] = None,
     dtype: Annotated[
         str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
     ] = "auto",
@@ -80,12 +90,14 @@ def confidence(
             "A stream of rows is answered in JSON, without tokens.",
             next_step="Leave out --tokens and --json, or give --question.",
         )
-    _check(estimator, theta)
+    parameters = _parameters(param or [])
+    _check(estimator, theta, parameters)
     p, q = _names(pair, family)
     if theta is None:
         theta = default_theta(p, q, family=family, generator=generator)
     models = _load(p, q, server, dtype)
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
+    options |= parameters
     if question is None:
         _stream(options)
         return
@@ -99,13 +111,39 @@ def confidence(
         _show(result, tokens=tokens)
 
 
-def _check(estimator: str, theta: float | None) -> None:
-    """Refuse these before any model is loaded."""
-    from divtok.score.registry import ESTIMATORS, check_parameter
+def _parameters(given: Iterable[str]) -> dict[str, Scalar]:
+    """NAME=VALUE each, a value as in a config."""
+    found: dict[str, Scalar] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(
+                f"'{text}' is not a parameter.", next_step="Write NAME=VALUE, as in --param n=12."
+            )
+        if name == "theta":
+            raise UsageError("theta has an option of its own.", next_step="Give --theta.")
+        if name in found:
+            raise UsageError(f"The parameter '{name}' is given twice.", next_step="Give it once.")
+        plain = parse_yaml(value, source=f"'{text}'")
+        if not isinstance(plain, bool | int | float | str):
+            raise UsageError(
+                f"'{text}': not a plain value.", next_step="Give one number or one word."
+            )
+        found[name] = plain
+    return found
 
-    ESTIMATORS.get(estimator)
+
+def _check(estimator: str, theta: float | None, parameters: Mapping[str, Scalar]) -> None:
+    """Refuse these before any model is loaded."""
+    from divtok.score.registry import check_names, check_parameter
+    from divtok.score.sets import one_estimator
+
     if theta is not None:
         check_parameter("theta", theta)
+    spec = one_estimator(estimator)
+    check_names(spec, parameters)
+    for name, value in parameters.items():
+        spec.check_parameter(name, value)
 
 
 def _names(pair: tuple[str, str] | None, family: str | None) -> tuple[str, str]:
@@ -186,6 +224,7 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "confidence": result.value,
         "estimator": result.estimator,
+        "params": dict(result.params),
         "count": result.count,
         "tokens": len(result.tokens),
         "theta": result.theta,

@@ -162,6 +162,16 @@ def in_order(specs: Iterable[Estimator]) -> list[Estimator]:
     return sorted(specs, key=lambda spec: (spec.order, spec.name))
 
 
+def check_names(spec: Estimator, given: Iterable[str]) -> None:
+    """Refuse a parameter that the estimator does not have."""
+    for name in given:
+        if name not in spec.parameters:
+            raise UsageError(
+                f"The estimator '{spec.name}' has no parameter '{name}'.",
+                next_step=f"It takes: {', '.join(spec.parameters) or 'none'}.",
+            )
+
+
 def bind_parameters(spec: Estimator, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """The estimator's full parameters: what was given for it, and its defaults for the rest."""
     bound: dict[str, Scalar] = {}

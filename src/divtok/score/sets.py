@@ -1,4 +1,4 @@
-"""Names that stand for several estimators, wherever a list of estimators is asked for."""
+"""Estimators by name, one or several, and names that stand for several of them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,18 @@ ESTIMATOR_SETS: dict[str, Callable[[], list[str]]] = {
     "whitebox": _whitebox,
     "pilot": _pilot,
 }
+
+
+def one_estimator(name: str) -> Estimator:
+    """The estimator of this name; a fact is refused with where it is found instead."""
+    if name in FACTS:
+        raise UsageError(
+            f"'{name}' is no estimator but a fact of every trace: it ranks responses and is no "
+            "confidence.",
+            next_step="Use an estimator, see 'divtok ls estimators'; count and length are shown "
+            "beside any confidence.",
+        )
+    return ESTIMATORS.get(name)
 
 
 def expand_estimators(names: Sequence[str]) -> list[Estimator]:

@@ -61,6 +61,7 @@ def check_choices(config: RunConfig) -> None:
     """Refuse what can be known to be wrong before any long work starts."""
     _check_servers(config)
     _check_evidence(config)
+    asked_divergences(config)  # an error where one is not known
     for ref in models_read(config):
         if ref in config.servers:
             reader_tokenizer(config, ref)  # an error where it is not there

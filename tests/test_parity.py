@@ -1,0 +1,244 @@
+"""One confidence through both doors, Python and the command line: same numbers, same errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from console import Command, divtok
+from model_server import ModelServer
+
+# Several test processes share the machine; torch reads this when it is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import divtok as package
+from divtok import api
+from divtok.cli.confidence import confidence as verb
+from divtok.errors import DivtokError
+from divtok.families.family import FAMILIES
+from divtok.trace.pair import Pair
+from divtok.trace.topk.server_pair import ServerPair
+
+__all__ = ["divtok"]
+
+P, Q = "divtok/tiny-0.5m", "divtok/tiny-0.3m"
+QUESTION = "Ada has 12 eggs. Ada buys 30 more eggs. How many eggs does Ada have now?"
+RESPONSE = r"12 plus 30 is 42. The answer is \boxed{42}."
+ODD = "Für 30 €: <b>日本</b> 🙂 [red]x[/red] " + r"\boxed{42}"
+# Of the tiny family, and of a black-box one with the same pair that the tests add.
+WHITE_BOX, BLACK_BOX = FAMILIES.get("tiny").theta, 0.4
+LINEAR = {"n": 10, "a": 0.95, "b": 0.05}
+
+# Python's name -> the option of the command line; None where there is none.
+CONFIDENCE = {
+    "question": "question",
+    "response": "response",
+    "pair": "pair",
+    "theta": "theta",
+    "generator": "generator",
+    "estimator": "estimator",
+    "parameters": "param",
+}
+LOAD_PAIR = {
+    "p": "family",
+    "q": "pair",
+    "dtype": "dtype",
+    **dict.fromkeys(["p_revision", "q_revision", "device", "q_device", "device_map"]),
+}
+LOAD_SERVER_PAIR = {
+    "p": "pair",
+    "q": "pair",
+    "p_server": "server",
+    "q_server": "server",
+    **dict.fromkeys(["p_tokenizer", "q_tokenizer", "p_revision", "q_revision"]),
+    **dict.fromkeys(["p_served_name", "q_served_name", "top_k", "form"]),
+}
+OUTPUT = {"tokens", "as_json"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is given to Python and to the command line, and the theta and params that follow."""
+
+    models: tuple[str, ...]
+    arguments: tuple[str, ...]
+    theta: float = WHITE_BOX
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    loading: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    question: str = QUESTION
+    response: str = RESPONSE
+    served: bool = False
+
+
+TINY, BOTH = ("--family", "tiny"), ("--pair", P, Q)
+CASES = {
+    "family": Case(("tiny",), TINY, params=LINEAR),
+    "pair": Case((P, Q), BOTH, BLACK_BOX, LINEAR),
+    "p wrote": Case((P, Q), (*BOTH, "--generator", P), params=LINEAR, given={"generator": P}),
+    "q wrote": Case((P, Q), (*BOTH, "--generator", Q), BLACK_BOX, LINEAR, {"generator": Q}),
+    "family and who wrote": Case(
+        ("tiny",), (*TINY, "--generator", "gpt"), params=LINEAR, given={"generator": "gpt"}
+    ),
+    "pair of no family": Case(
+        (Q, P), ("--pair", Q, P, "--theta", "0.3"), 0.3, LINEAR, {"theta": 0.3}
+    ),
+    "theta": Case(("tiny",), (*TINY, "--theta", "0.01"), 0.01, LINEAR, {"theta": 0.01}),
+    "least theta": Case(("tiny",), (*TINY, "--theta", "0"), 0.0, LINEAR, {"theta": 0.0}),
+    "product": Case(
+        ("tiny",), (*TINY, "--estimator", "dtc_prod"), params={"k": 4},
+        given={"estimator": "dtc_prod"},
+    ),
+    "no parameters": Case(("tiny",), (*TINY, "--estimator", "nsl"), given={"estimator": "nsl"}),
+    "evidence": Case(
+        ("tiny",), (*TINY, "--estimator", "uqac_attn"), given={"estimator": "uqac_attn"}
+    ),
+    "a parameter": Case(
+        ("tiny",), (*TINY, "--param", "n=3"), params=LINEAR | {"n": 3}, given={"n": 3}
+    ),
+    "all parameters": Case(
+        (P, Q),
+        (*BOTH, "--theta", "0.02", "--param", "a=0.9", "--param", "b=0.1", "--param", "n=12"),
+        0.02,
+        {"n": 12, "a": 0.9, "b": 0.1},
+        {"theta": 0.02, "a": 0.9, "b": 0.1, "n": 12},
+    ),
+    "parameter of another": Case(
+        ("tiny",), (*TINY, "--estimator", "dtc_prod", "--param", "k=0"), params={"k": 0},
+        given={"estimator": "dtc_prod", "k": 0},
+    ),
+    "dtype": Case(
+        ("tiny",), (*TINY, "--dtype", "bfloat16"), params=LINEAR, loading={"dtype": "bfloat16"}
+    ),
+    "other texts": Case(("tiny",), TINY, params=LINEAR, question="Größe? 日本", response=ODD),
+    "servers": Case((P, Q), BOTH, BLACK_BOX, LINEAR, served=True),
+    "servers, p wrote": Case(
+        (P, Q), (*BOTH, "--generator", P, "--param", "n=2"), WHITE_BOX, LINEAR | {"n": 2},
+        {"generator": P, "n": 2}, served=True,
+    ),
+}  # fmt: skip
+
+
+def wrong(*arguments: str, **given: Any) -> Case:
+    return Case(("tiny",), (*TINY, *arguments), given=given)
+
+
+WRONG = {
+    "theta": wrong("--theta", "1.5", theta=1.5),
+    "no number": wrong("--theta", "nan", theta=float("nan")),
+    "estimator": wrong("--estimator", "dtc_lim", estimator="dtc_lim"),
+    "theta of no estimator": wrong("--theta", "2", "--estimator", "no", theta=2.0, estimator="no"),
+    "fact": wrong("--estimator", "count", estimator="count"),
+    "evidence": wrong("--estimator", "verbalized", estimator="verbalized"),
+    "learned": wrong("--estimator", "uqac_global", estimator="uqac_global"),
+    "parameter": wrong("--param", "k=3", k=3),
+    "parameter of none": wrong("--estimator", "nsl", "--param", "k=3", estimator="nsl", k=3),
+    "range": wrong("--param", "n=0", n=0),
+    "kind of value": wrong("--param", "n=many", n="many"),
+    "rising": wrong("--param", "a=0.1", "--param", "b=0.9", a=0.1, b=0.9),
+    "dtype": Case(("tiny",), (*TINY, "--dtype", "float8"), loading={"dtype": "float8"}),
+    "model": Case(
+        ("divtok/tiny-9m", Q),
+        ("--pair", "divtok/tiny-9m", Q, "--theta", "0.5"),
+        given={"theta": 0.5},
+    ),
+    "pair": Case((Q, P), ("--pair", Q, P)),
+    "nothing": Case(("tiny",), TINY, response=" \n"),
+    "too long": Case(("tiny",), TINY, response="42 " * 1000),
+    "servers tell no entropy": Case(
+        (P, Q), (*BOTH, "--estimator", "entropy"), given={"estimator": "entropy"}, served=True
+    ),
+}
+
+_load_once = functools.cache(api.load_models)
+
+
+@pytest.fixture(autouse=True)
+def doors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are loaded once, and a black-box family has the tiny one's pair."""
+    other = replace(FAMILIES.get("tiny"), name="other", reader=P, theta=BLACK_BOX)
+    monkeypatch.setitem(FAMILIES._things, "other", other)
+    monkeypatch.setattr(api, "load_models", _load_once)
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[tuple[str, str]]:
+    with ModelServer(P) as p, ModelServer(Q) as q:
+        yield p.base_url, q.base_url
+
+
+def pair_of(case: Case, urls: tuple[str, str]) -> Pair | ServerPair:
+    if not case.served:
+        return package.load_pair(*case.models, **case.loading)
+    return package.load_server_pair(*case.models, p_server=urls[0], q_server=urls[1])
+
+
+def arguments_of(case: Case, urls: tuple[str, str]) -> tuple[str, ...]:
+    servers = ("--servers", *urls) if case.served else ()
+    texts = ("--question", case.question, "--response", case.response)
+    return ("confidence", *case.arguments, *servers, *texts, "--json")
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_both_doors_give_the_same(case: Case, divtok: Command, urls: tuple[str, str]) -> None:
+    known = package.confidence(case.question, case.response, pair=pair_of(case, urls), **case.given)
+    said = divtok(*arguments_of(case, urls))
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found == {
+        "confidence": known.value,
+        "estimator": known.estimator,
+        "params": known.params,
+        "count": known.count,
+        "tokens": len(known.tokens),
+        "theta": known.theta,
+        "p": known.trace.p,
+        "q": known.trace.q,
+        **(
+            {"confidence_bounds": [*known.bounds], "count_bounds": [*known.count_bounds]}
+            if known.bounds is not None and known.count_bounds is not None
+            else {}
+        ),
+    }
+    assert case.served == ("count_bounds" in found)
+    uses_theta = case.given.get("estimator", "dtc_lin").startswith("dtc")
+    assert found["theta"] == case.theta
+    assert found["params"] == case.params | ({"theta": case.theta} if uses_theta else {})
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_both_doors_refuse_in_the_same_words(
+    case: Case, divtok: Command, urls: tuple[str, str]
+) -> None:
+    with pytest.raises(DivtokError) as caught:
+        package.confidence(case.question, case.response, pair=pair_of(case, urls), **case.given)
+    said = divtok(*arguments_of(case, urls))
+    assert said.error_line == f"divtok: {caught.value}"
+    assert said.code == caught.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (package.confidence, CONFIDENCE),
+        (package.load_pair, LOAD_PAIR),
+        (package.load_server_pair, LOAD_SERVER_PAIR),
+    ],
+    ids=["confidence", "load_pair", "load_server_pair"],
+)
+def test_every_parameter_is_in_the_table(
+    function: Callable[..., Any], options: Mapping[str, str | None]
+) -> None:
+    assert set(inspect.signature(function).parameters) == set(options)
+
+
+def test_every_option_is_in_the_table() -> None:
+    tables = (CONFIDENCE, LOAD_PAIR, LOAD_SERVER_PAIR)
+    named = {option for table in tables for option in table.values() if option is not None}
+    assert set(inspect.signature(verb).parameters) == named | OUTPUT
