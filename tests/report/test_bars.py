@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from figure_checks import assert_tidy, drawn, tick_labels
 from matplotlib.container import BarContainer
 from report_samples import HOSTILE
 
-from divtok.errors import DataError
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import save_figure
 
@@ -141,26 +139,3 @@ def test_values_hold_everything():
 def test_two_savings_are_the_same_bytes(tmp_path):
     one, other = (save_figure(display(), tmp_path / n / "f") for n in "ab")
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in other]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: BarSeries("a", (1.0, 2.0), (1.0,)), "2 values and 1 spreads"),
-        (lambda: BarSeries("a", (math.nan,)), "not finite"),
-        (lambda: BarSeries("a", (1.0,), (math.inf,)), "not finite"),
-        (lambda: BarSeries("a", (1.0,), (-1.0,)), "negative spread"),
-        (lambda: BarSeries("a", (None,), (1.0,)), "spread without a value"),
-        (lambda: display(series=(BarSeries("a", (1.0,)),)), "1 values for 2 groups"),
-        (lambda: display(series=()), "no groups or no series"),
-        (lambda: display(groups=(), series=(BarSeries("a", ()),)), "no groups or no series"),
-        (
-            lambda: display(series=(BarSeries("a", (1.0, 2.0)),) * 2),
-            "two series with the same",
-        ),
-        (lambda: display(format="{:.1q}"), "format"),
-    ],
-)
-def test_malformed_bars_are_refused(make, message):
-    with pytest.raises(DataError, match=message):
-        make()

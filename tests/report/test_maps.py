@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from figure_checks import assert_tidy, drawn, panels, tick_labels
 from matplotlib.colors import to_rgb
 from report_samples import HOSTILE
 
-from divtok.errors import DataError
 from divtok.report.figures import save_figure
 from divtok.report.maps import HeatMap, MapsDisplay
 
@@ -151,24 +149,3 @@ def test_two_savings_are_the_same_bytes(tmp_path):
     shown = display(three(1, 2, blank={(0, 1)}), ("a",), ("x", "y"))
     one, other = (save_figure(shown, tmp_path / n / "f") for n in "ab")
     assert [p.read_bytes() for p in one] == [p.read_bytes() for p in other]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: HeatMap("m", ((1.0, 2.0), (1.0,)), "{:.1f}", "%"), "unequal length: 2, 1"),
-        (lambda: HeatMap("m", ((math.nan,),), "{:.1f}", "%"), "not finite"),
-        (lambda: HeatMap("m", ((math.inf,),), "{:.1f}", "%"), "not finite"),
-        (lambda: HeatMap("m", ((1.0,),), "{:.1q}", "%"), "format"),
-        (lambda: HeatMap("m", ((1.0,),), "{1}", "%"), "format"),
-        (lambda: HeatMap("m", ((1.0,),), "{name}", "%"), "format"),
-        (lambda: HeatMap("m", ((1.0,),), "{", "%"), "format"),
-        (lambda: display(three(2, 4)), "2 rows of 4 values for 3 rows and 4 columns"),
-        (lambda: display((HeatMap("m", (), "{}", ""),)), "0 rows of 0 values"),
-        (lambda: display(()), "no maps"),
-        (lambda: display(rows=(), maps=three(1, 1)), "no maps, rows or columns"),
-    ],
-)
-def test_malformed_maps_are_refused(make, message):
-    with pytest.raises(DataError, match=message):
-        make()

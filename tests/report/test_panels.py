@@ -285,41 +285,10 @@ def test_two_savings_are_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y": (1.0, 2.0)}, "3 x and 2 y"),
-        ({"x": (0.0, 1.0, math.inf)}, "not finite"),
-        ({"x": (0.0, math.nan, 2.0)}, "not finite"),
-        ({"y": (0.0, math.nan, 2.0)}, "not finite"),
-        ({"low": (0.0, 1.0, 2.0)}, "one end"),
-        ({"low": (0.0, 1.0), "high": (2.0, 3.0)}, "2 low and 2 high"),
-        ({"low": (0.0, None, 2.0), "high": (2.0, 3.0, 4.0)}, "half an interval"),
-        ({"y": (None,) * 3, "low": (0.0,) * 3, "high": (1.0,) * 3}, "without a point"),
-        ({"low": (3.0,) * 3, "high": (2.0,) * 3}, "from 3.0 down to 2.0"),
-        ({"low": (math.nan,) * 3, "high": (2.0,) * 3}, "not finite"),
-        ({"series": -1}, "the first is 0"),
-    ],
-)
-def test_malformed_lines_are_refused(changes, message):
-    with pytest.raises(DataError, match=message):
-        line(**changes)
-
-
-@pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Panel("p", "x", "y", ()), "needs lines, or a reason"),
-        (lambda: panel(line(), reason="why"), "and not both"),
         (lambda: panel(line("a"), line("a", series=1)), "same label, a"),
         (lambda: panel(line("a"), line("b")), "same look"),
-        (lambda: panel(mark_label="m"), "not given"),
-        (lambda: display((panel(line("m"), mark=1.0, mark_label="m"),)), "line and a mark"),
-        (lambda: panel(mark=math.nan), "not finite"),
-        (lambda: panel(x_ticks=((math.inf, "a"),)), "not finite"),
-        (lambda: panel(x_ticks=()), "empty list of ticks"),
-        (lambda: panel(y_range=(1.0, 1.0)), "empty y range"),
-        (lambda: display(), "row without panels"),
-        (lambda: display((panel(),), ()), "row without panels"),
         (lambda: display((panel(line("a")), panel(line("a", series=1)))), "looks different"),
     ],
 )

@@ -71,7 +71,7 @@ def test_reliability_has_one_labelled_panel_an_estimator():
 
 def test_count_points_carry_numbers_and_intervals(ax):
     points = count_curve(group())
-    CountDisplay("t", (("accuracy", points),)).plot(ax)
+    CountDisplay("t", points).plot(ax)
     known = [p for p in points if p.accuracy is not None]
     drawn = ax.lines[0].get_xydata()
     np.testing.assert_allclose(drawn, [[p.count, 100 * p.accuracy] for p in known])
@@ -85,7 +85,7 @@ def test_count_points_carry_numbers_and_intervals(ax):
 
 def test_the_numbers_behind_each_count_are_shown():
     points = count_curve(group())
-    figure = CountDisplay("t", (("accuracy", points),)).figure()
+    figure = CountDisplay("t", points).figure()
     shown = [t.get_text() for t in figure.axes[0].texts]
     assert shown == [str(p.n) for p in points]
 
@@ -102,7 +102,7 @@ def test_the_chosen_theta_is_marked(ax):
     "display",
     [
         reliability(),
-        CountDisplay("t", (("a", count_curve(group())), ("b", count_curve(group(30))))),
+        CountDisplay("t", count_curve(group())),
         ThetaDisplay("t", theta_fit()),
     ],
     ids=["reliability", "count", "theta"],

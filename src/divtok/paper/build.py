@@ -6,7 +6,6 @@ The one place that knows which function makes which kind of exhibit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from divtok.config.run import resolve
@@ -41,9 +40,8 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
     """Bring every run up to its confidences; a finished one is left alone."""
     from divtok.stages.run import run_stages
 
-    unmade = unmakeable(runs, folder)
-    if unmade:
-        raise UsageError(unmade[0].what, next_step=unmade[0].next_step)
+    if unmade := unmakeable(runs, folder):
+        raise unmade[0]
     made: list[Run] = []
     for number, named in enumerate(runs, start=1):
         store = Run.create_or_open(folder / named.name)
@@ -79,14 +77,11 @@ def is_finished(store: Run, named: NamedRun) -> bool:
     if len(keys) != _responses(store, named):
         return False
     traced = store.traces.keys()
-    generators = {generator.model: generator for generator in config.generator_presets()}
-    for trajectory in store.trajectories.read():
-        generator = generators.get(trajectory.generator)
-        if generator is None:
+    pairs = {g.model: config.pairs_for(g) for g in config.generator_presets()}
+    for row in store.trajectories.read():
+        if row.generator not in pairs:
             return False
-        if trajectory.failed:
-            continue
-        if any((trajectory.key, *pair) not in traced for pair in config.pairs_for(generator)):
+        if not row.failed and any((row.key, *pair) not in traced for pair in pairs[row.generator]):
             return False
     scored = {(c.key, c.estimator) for c in store.confidences.read()}
     return all((key, spec.name) in scored for key in keys for spec in chosen_estimators(config))
@@ -102,23 +97,13 @@ def _responses(store: Run, named: NamedRun) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Unmade:
-    """A run that cannot be made here, why, and what to do."""
-
-    run: str
-    what: str
-    next_step: str
-
-
-def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[Unmade]:
+def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[UsageError]:
     """Known before anything is spent: a generator behind an API whose address is not given."""
     return [
-        Unmade(
-            named.name,
+        UsageError(
             f"The run {named.name} needs trajectories of {_generator(named)}, which is served "
             "through an API.",
-            "Give its address (generate.api.base_url=URL), its name there "
+            next_step="Give its address (generate.api.base_url=URL), its name there "
             f"(served_names.{_generator(named)}=NAME) and its key (in the environment variable "
             f"{named.config.generate.api.key_variable}). --plan shows what the run takes.",
         )

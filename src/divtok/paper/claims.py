@@ -19,7 +19,7 @@ from divtok.evaluate.sweep.surfaces import Best, Surface
 from divtok.paper.exhibit import Finding
 from divtok.paper.run_tables import short
 from divtok.records import Evaluation
-from divtok.report.labels import label
+from divtok.report.tables import label
 
 BASELINES = ("nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized")
 # An ECE within this of the lowest is near it.
@@ -76,26 +76,26 @@ class Trend:
 
 
 def whitebox(evaluations: Sequence[Evaluation]) -> tuple[Finding, ...]:
-    ece, auroc = _means(evaluations, "ece"), _means(evaluations, "auroc")
+    low_ece = {name: -value for name, value in _means(evaluations, "ece").items()}
     return (
         _against_baselines(
             "DTC is better calibrated on average than every baseline.",
             "mean ECE of DTC lin and of DTC prod below that of each unsupervised baseline",
-            {name: -value for name, value in ece.items()},
+            low_ece,
             ours=("dtc_lin", "dtc_prod"),
             rivals=BASELINES,
         ),
         _against_baselines(
             "DTC prod has the best average ranking.",
             "mean AUROC of DTC prod above that of each unsupervised baseline and of length",
-            auroc,
+            _means(evaluations, "auroc"),
             ours=("dtc_prod",),
             rivals=(*BASELINES, "length"),
         ),
         _against_baselines(
             "UQAC with the trajectory's mean probability has a lower average ECE than UQAC.",
             "mean ECE of UQAC mean below that of UQAC attn",
-            {name: -value for name, value in ece.items()},
+            low_ece,
             ours=("uqac_mean",),
             rivals=("uqac_attn",),
         ),
@@ -126,14 +126,11 @@ def _against_baselines(
 
 
 def blackbox(cases: Cases) -> tuple[Finding, ...]:
-    lower = _differences(cases, "dtc_lin", "verbalized", "ece")
     lin, prod = _mean_auroc(cases, "dtc_lin"), _mean_auroc(cases, "dtc_prod")
     return (
-        Finding(
+        _lower_ece(
             "DTC lin has a lower ECE than the stated confidence on every benchmark.",
-            "ECE lower in every case (protocol x benchmark)",
-            all(d < 0 for d in lower) if lower else None,
-            _case_text(lower, "lower"),
+            _differences(cases, "dtc_lin", "verbalized", "ece"),
         ),
         Finding(
             "DTC prod ranks better than DTC lin.",
@@ -151,12 +148,7 @@ def verbalized(cases: Cases) -> tuple[Finding, ...]:
         _differences(cases, "verbalized_dtc", "verbalized", metric) for metric in ("ece", "auroc")
     )
     return (
-        Finding(
-            "DTC lowers the ECE of the stated confidence in every case.",
-            "ECE lower in every case (protocol x benchmark)",
-            all(d < 0 for d in ece) if ece else None,
-            _case_text(ece, "lower"),
-        ),
+        _lower_ece("DTC lowers the ECE of the stated confidence in every case.", ece),
         Finding(
             "DTC changes the AUROC of the stated confidence little, and sometimes improves it.",
             f"by at most {_points(LITTLE)} points in every case, and upwards in some",
@@ -262,10 +254,14 @@ def near_minimum(surfaces: Mapping[str, tuple[Surface, float]], value: int) -> F
 
 def steadier_theta(best: Mapping[str, Sequence[Sequence[Best]]]) -> Finding:
     """`best` is divergence -> for each benchmark, the best theta of each generator."""
-    spread = {
-        name: float(np.mean(each))
+    thetas = {
+        name: [[one.theta for one in found] for found in benchmarks if len(found) > 1]
         for name, benchmarks in best.items()
-        if (each := [_relative_spread(found) for found in benchmarks if len(found) > 1])
+    }
+    spread = {
+        name: float(np.mean([np.std(each) / np.mean(each) for each in benchmarks]))
+        for name, benchmarks in thetas.items()
+        if benchmarks
     }
     rivals = [spread[name] for name in ("kl_pq", "kl_qp") if name in spread]
     names = {"jsd": "JSD", "kl_pq": "forward KL", "kl_qp": "reverse KL"}
@@ -284,11 +280,6 @@ def steadier_theta(best: Mapping[str, Sequence[Sequence[Best]]]) -> Finding:
         spread["jsd"] < min(rivals) if "jsd" in spread and rivals else None,
         "; ".join(texts) or "no benchmark has two generators",
     )
-
-
-def _relative_spread(found: Sequence[Best]) -> float:
-    thetas = [one.theta for one in found]
-    return float(np.std(thetas) / np.mean(thetas))
 
 
 def not_only_length(rows: Sequence[tuple[Counted, float]]) -> Finding:
@@ -352,11 +343,15 @@ def _mean_auroc(cases: Cases, estimator: str) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def _case_text(differences: Sequence[float], word: str) -> str:
-    if not differences:
-        return "not measured"
-    n = sum(d < 0 for d in differences)
-    return f"{word} in {n} of {len(differences)} cases; " + _range_text(differences, "ECE")
+def _lower_ece(claim: str, differences: Sequence[float]) -> Finding:
+    lower = sum(d < 0 for d in differences)
+    counted = f"lower in {lower} of {len(differences)} cases; " if differences else ""
+    return Finding(
+        claim,
+        "ECE lower in every case (protocol x benchmark)",
+        lower == len(differences) if differences else None,
+        counted + _range_text(differences, "ECE"),
+    )
 
 
 def _range_text(differences: Sequence[float], what: str) -> str:

@@ -19,7 +19,6 @@ from divtok.paper.run_tables import Material, left_out, short
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 RATIO_BINS = 10
-ACCURACY = "accuracy (%)"
 NOTHING = "no pair has a theta and usable responses"
 PERCENT = (-3.0, 103.0)  # room for whole markers at both ends
 
@@ -42,17 +41,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         pooled = _pooled(recipe, material, dual=dual)
         series = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
         drawn = sum(len(panel.lines) for panel in panels)  # one legend: no look twice
-        panels.append(
-            Panel(
-                title,
-                "divergent tokens (count)",
-                ACCURACY,
-                _count_lines(series, first=drawn),
-                x_ticks=_count_ticks(),
-                y_range=PERCENT,
-                reason=None if series else NOTHING,
-            )
-        )
+        panels.append(_count_panel(title, series, first=drawn))
         trends = [claims.Trend.of(name, points) for name, points in series.items()]
         findings.append(_named(claims.falls_with_count(trends, "count"), title))
     display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),))
@@ -70,23 +59,9 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     pooled = _pooled(recipe, material, dual=recipe.dual)
     by_count = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
     by_ratio = {p.name: _ratio_trend(p) for p in pooled}
-    left = Panel(
-        "count",
-        "divergent tokens (count)",
-        ACCURACY,
-        _count_lines(by_count),
-        x_ticks=_count_ticks(),
-        y_range=PERCENT,
-        reason=None if pooled else NOTHING,
-    )
-    right = Panel(
-        "ratio",
-        "divergent tokens per 100 reasoning tokens",
-        ACCURACY,
-        tuple(_trend_line(trend, i) for i, trend in enumerate(by_ratio.values())),
-        y_range=PERCENT,
-        reason=None if pooled else NOTHING,
-    )
+    left = _count_panel("count", by_count)
+    lines = [_ratio_line(trend, i) for i, trend in enumerate(by_ratio.values())]
+    right = _panel("ratio", "divergent tokens per 100 reasoning tokens", lines)
     trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
     rows = [
         (rows, theta)
@@ -146,45 +121,47 @@ def _ratio_trend(pooled: Pooled) -> claims.Trend:
     )
 
 
-def _trend_line(trend: claims.Trend, series: int) -> LineSeries:
-    ends = [wilson(round(a * n), n) for a, n in zip(trend.accuracy, trend.n, strict=True)]
-    return LineSeries(
-        trend.name,
-        trend.levels,
-        tuple(100 * a for a in trend.accuracy),
-        series,
-        low=tuple(100 * low for low, _ in ends),
-        high=tuple(100 * high for _, high in ends),
-        markers=True,
+def _count_panel(
+    title: str, series: Mapping[str, Sequence[CountPoint]], *, first: int = 0
+) -> Panel:
+    lines = [
+        _line(name, i, [(float(p.count), p.accuracy, p.low, p.high) for p in points])
+        for i, (name, points) in enumerate(series.items(), first)
+    ]
+    ticks = (*((float(c), str(c)) for c in range(11)), (11.0, "≥11"))
+    return _panel(title, "divergent tokens (count)", lines, ticks)
+
+
+def _ratio_line(trend: claims.Trend, series: int) -> LineSeries:
+    points = zip(trend.levels, trend.accuracy, trend.n, strict=True)
+    return _line(trend.name, series, [(x, a, *wilson(round(a * n), n)) for x, a, n in points])
+
+
+def _line(
+    name: str, series: int, points: Sequence[tuple[float, float | None, float | None, float | None]]
+) -> LineSeries:
+    """`points` are levels, with the accuracy and its interval as fractions."""
+    levels, *figures = zip(*points, strict=True)
+    y, low, high = (tuple(None if v is None else 100 * v for v in each) for each in figures)
+    return LineSeries(name, levels, y, series, low=low, high=high, markers=True)
+
+
+def _panel(
+    title: str,
+    x_label: str,
+    lines: Sequence[LineSeries],
+    x_ticks: tuple[tuple[float, str], ...] | None = None,
+) -> Panel:
+    reason = None if lines else NOTHING
+    return Panel(
+        title,
+        x_label,
+        "accuracy (%)",
+        tuple(lines),
+        x_ticks=x_ticks,
+        y_range=PERCENT,
+        reason=reason,
     )
-
-
-def _count_lines(
-    series: Mapping[str, Sequence[CountPoint]], *, first: int = 0
-) -> tuple[LineSeries, ...]:
-    return tuple(
-        _count_line(name, points, i) for i, (name, points) in enumerate(series.items(), first)
-    )
-
-
-def _count_line(name: str, points: Sequence[CountPoint], series: int) -> LineSeries:
-    def percent(figure: str) -> tuple[float | None, ...]:
-        values = [getattr(p, figure) for p in points]
-        return tuple(None if v is None else 100 * v for v in values)
-
-    return LineSeries(
-        name,
-        tuple(float(p.count) for p in points),
-        percent("accuracy"),
-        series,
-        low=percent("low"),
-        high=percent("high"),
-        markers=True,
-    )
-
-
-def _count_ticks() -> tuple[tuple[float, str], ...]:
-    return (*((float(c), str(c)) for c in range(11)), (11.0, "≥11"))
 
 
 def _theta_note(recipe: Recipe, material: Material, *, duals: Sequence[bool]) -> str:

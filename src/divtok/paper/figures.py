@@ -14,7 +14,7 @@ from divtok.paper.run_tables import Material, short
 from divtok.planning.model_sizes import find_model
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import ReliabilityDisplay
-from divtok.report.labels import in_order
+from divtok.report.tables import in_order
 
 
 def pilot(recipe: Recipe, material: Material) -> Exhibit:
@@ -31,27 +31,15 @@ def pilot(recipe: Recipe, material: Material) -> Exhibit:
     for e in evaluations:
         if e.estimator in names and e.ece is not None:
             found.setdefault((e.generator, e.estimator), []).append(e.ece)
-    ece = {
-        generator: {
-            name: float(np.mean(found[generator, name]))
-            for name in names
-            if (generator, name) in found
-        }
-        for generator in generators
-    }
+    means = {cell: float(np.mean(eces)) for cell, eces in found.items()}
+    ece = {g: {name: means[g, name] for name in names if (g, name) in means} for g in generators}
     display = BarsDisplay(
         "pilot",
         figure_title(recipe, material),
         "ECE (%)",
         tuple(short(generator) for generator in generators),
         tuple(
-            BarSeries(
-                text,
-                tuple(
-                    100 * ece[generator][name] if name in ece[generator] else None
-                    for generator in generators
-                ),
-            )
+            BarSeries(text, tuple(100 * of[name] if name in of else None for of in ece.values()))
             for name, text in names.items()
         ),
     )

@@ -19,7 +19,7 @@ from divtok.paper.exhibit import Exhibit
 from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
 from divtok.report.render import RENDERERS, shown
-from divtok.report.tables import ReportRow, ReportTable, rank_marks
+from divtok.report.tables import ReportTable, rank_marks
 from divtok.report.text import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
@@ -125,39 +125,27 @@ def _table(folder: Path, table: ReportTable, stem: str) -> dict[str, Any]:
     for suffix, render in RENDERERS.items():
         files.append(f"tables/{stem}.{suffix}")
         write_text_atomically(folder / files[-1], render(table))
+    kinds = ["text" if column.kind == "text" else "number" for column in table.columns]
+    columns = list(zip([visible(column.label) for column in table.columns], kinds, strict=True))
     rows: list[dict[str, Any]] = []
     section: str | None = None
     for row in table.rows:
         new = row.section if row.section != section else None
         section = row.section
+        texts = [
+            visible(shown(value, column, dash="—", signed=row.signed))
+            for value, column in zip(row.cells, table.columns, strict=True)
+        ]
         rows.append(
             {
                 "section": None if new is None else visible(new),
                 "is_mean": row.is_mean,
                 "theirs": not row.ranked,
-                "cells": _cells(table, row),
+                "cells": list(zip(texts, kinds, rank_marks(table, row), strict=True)),
             }
         )
-    columns = [{"text": visible(c.label), "kind": _kind(c.kind)} for c in table.columns]
     caption = visible(f"{table.title}. {table.caption}")
     return {"caption": caption, "columns": columns, "rows": rows, "files": files}
-
-
-def _cells(table: ReportTable, row: ReportRow) -> list[dict[str, Any]]:
-    return [
-        {
-            "text": visible(shown(value, column, dash="—", signed=row.signed)),
-            "kind": _kind(column.kind),
-            "rank": rank,
-        }
-        for value, column, rank in zip(
-            row.cells, table.columns, rank_marks(table, row), strict=True
-        )
-    ]
-
-
-def _kind(kind: str) -> str:
-    return "text" if kind == "text" else "number"
 
 
 def _figure(folder: Path, display: Display, stem: str, alt: str) -> dict[str, Any]:

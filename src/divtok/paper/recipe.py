@@ -1,4 +1,4 @@
-"""Recipes: one YAML file for each table and figure of the paper, and the runs they are made of.
+"""Recipes for each table and figure of the paper, and the runs they are made of.
 
 A recipe has two sides with the same code behind them: `paper` with the paper's models, and `tiny`,
 its twin on the embedded family. Reads and checks files; makes nothing.
@@ -12,16 +12,16 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from divtok.config.run import RunConfig, parse_config
 from divtok.config.tree import override_tree
-from divtok.errors import ConfigError, UsageError, did_you_mean
+from divtok.errors import UsageError, did_you_mean
 from divtok.families.family import get_family
-from divtok.strict_yaml import invalid, load_tree
+from divtok.strict_yaml import load_tree
 
-RUNS_FILE = "runs.yaml"
+RECIPES_FILE, RUNS_FILE = "recipes.yaml", "runs.yaml"
 TINY = "tiny"
 ALL = "all"
 
@@ -99,18 +99,10 @@ class NamedRun:
 @cache
 def recipes() -> dict[str, Recipe]:
     """Every recipe by name, tables first, in the order of the paper."""
-    files = [f for f in _folder().iterdir() if f.name.endswith(".yaml") and f.name != RUNS_FILE]
-    found = [_recipe(f.name.removesuffix(".yaml"), f.read_text("utf-8")) for f in files]
-    known = set(_run_trees())
-    for recipe in found:
-        for side in (recipe.paper, recipe.tiny):
-            for name in (*side.runs, *([side.fit] if side.fit else [])):
-                if name not in known:
-                    raise ConfigError(
-                        f"The recipe {recipe.name} names the run '{name}'.",
-                        next_step=did_you_mean(name, known),
-                    )
-    return {recipe.name: recipe for recipe in sorted(found, key=_place)}
+    return {
+        name: Recipe.model_validate({**tree, "name": name})
+        for name, tree in _trees(RECIPES_FILE).items()
+    }
 
 
 def chosen_recipes(name: str, family: str | None = None) -> list[Recipe]:
@@ -139,11 +131,8 @@ def runs_of(
 
     `family` picks the side: `tiny` its own; any other keeps the paper's runs of that family.
     """
-    names = dict.fromkeys(
-        name
-        for recipe in chosen
-        for name in (*recipe.side(family).runs, *filter(None, [recipe.side(family).fit]))
-    )
+    sides = [recipe.side(family) for recipe in chosen]
+    names = dict.fromkeys(name for s in sides for name in (*s.runs, s.fit) if name is not None)
     found = of_family((run for name in names for run in named_runs(name, overrides)), family)
     if not found:
         raise UsageError(
@@ -161,7 +150,7 @@ def of_family(runs: Iterable[NamedRun], family: str | None) -> list[NamedRun]:
 
 def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
     """The run of that name; several, one a protocol, where it lists protocols."""
-    tree = dict(_run_trees()[name])
+    tree = dict(_trees(RUNS_FILE)[name])
     protocols: list[str] | None = tree.pop("protocols", None)
     found: list[NamedRun] = []
     for protocol in protocols or [None]:
@@ -172,51 +161,7 @@ def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
     return found
 
 
-def _folder() -> Any:
-    return resources.files("divtok.paper") / "recipes"
-
-
 @cache
-def _run_trees() -> dict[str, dict[str, Any]]:
-    return cast(
-        "dict[str, dict[str, Any]]",
-        load_tree((_folder() / RUNS_FILE).read_text("utf-8"), source=RUNS_FILE),
-    )
-
-
-def _recipe(name: str, text: str) -> Recipe:
-    tree = load_tree(text, source=f"{name}.yaml")
-    try:
-        return Recipe.model_validate({**tree, "name": name})
-    except ValidationError as error:
-        raise invalid(error, Recipe, source=f"the recipe {name}") from error
-
-
-# In the order in which the paper shows them; a new one comes after these.
-_ORDER = (
-    "table-whitebox",
-    "table-blackbox-deepseek",
-    "table-blackbox-qwen3-4b",
-    "table-blackbox-qwen3-30b",
-    "table-verbalized-deepseek",
-    "table-verbalized-qwen3-4b",
-    "table-verbalized-qwen3-30b",
-    "figure-count",
-    "figure-pilot",
-    "figure-calibration",
-    "figure-theta-map",
-    "figure-theta-curves",
-    "figure-theta-map-dual",
-    "figure-theta-curves-dual",
-    "figure-count-ratio",
-    "figure-divergence",
-    "figure-divergence-dual",
-    "figure-saturation",
-    "figure-saturation-dual",
-    "figure-offset",
-)
-
-
-def _place(recipe: Recipe) -> tuple[int, str]:
-    place = _ORDER.index(recipe.name) if recipe.name in _ORDER else len(_ORDER)
-    return place, recipe.name
+def _trees(file: str) -> dict[str, dict[str, Any]]:
+    text = (resources.files("divtok.paper") / "recipes" / file).read_text("utf-8")
+    return cast("dict[str, dict[str, Any]]", load_tree(text, source=file))

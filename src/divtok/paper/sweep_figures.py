@@ -47,15 +47,11 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
     columns = sorted({q for _, q in pairs}, key=by_size)
 
     def values(figure: str, scale: float) -> tuple[tuple[float | None, ...], ...]:
-        return tuple(
-            tuple(
-                scale * getattr(cells[p, q], figure) if (p, q) in cells else None for q in columns
-            )
-            for p in rows
-        )
+        found = {pair: scale * getattr(best, figure) for pair, best in cells.items()}
+        return tuple(tuple(found.get((p, q)) for q in columns) for p in rows)
 
     display = MapsDisplay(
-        "theta-map-dual" if recipe.dual else "theta-map",
+        _name(recipe),
         figure_title(recipe, material),
         "larger auxiliary" if recipe.dual else "generator",
         "smaller auxiliary" if recipe.dual else "auxiliary",
@@ -75,12 +71,8 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
     )
     if at_edge:
         caption += f" At an end of the grid: {', '.join(at_edge)}."
-    return Exhibit(
-        recipe,
-        figures=(display,),
-        findings=claims.similar_across_auxiliaries(cells),
-        caption=caption,
-    )
+    findings = claims.similar_across_auxiliaries(cells)
+    return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
 
 
 def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
@@ -97,10 +89,9 @@ def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
         10,
         mark=chosen[0][0].config.theta,
     )
-    name = "theta-curves-dual" if recipe.dual else "theta-curves"
     return Exhibit(
         recipe,
-        figures=(PanelsDisplay(name, figure_title(recipe, material), (panels,)),),
+        figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), (panels,)),),
         caption=f"DTC lin, n = 10, auxiliary {short(smaller)}; theta in steps of 0.01; balanced "
         f"draws. {left_out(chosen)}",
     )
@@ -126,11 +117,10 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
             by_benchmark.setdefault(benchmark, []).extend([] if found is None else [found])
         best[kind] = list(by_benchmark.values())
         columns.append(_metric_panels(curves, 10, title=DIVERGENCES.get(kind).label))
-    rows_of_panels = tuple(tuple(column[i] for column in columns) for i in range(2))
-    name = "divergence-dual" if recipe.dual else "divergence"
+    rows_of_panels = tuple(zip(*columns, strict=True))
     return Exhibit(
         recipe,
-        figures=(PanelsDisplay(name, figure_title(recipe, material), rows_of_panels),),
+        figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), rows_of_panels),),
         findings=(claims.steadier_theta(best),),
         caption="DTC lin, n = 10; every divergence in bits; balanced draws. " + left_out(chosen),
     )
@@ -168,30 +158,20 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
                 for i, v in enumerate(values)
                 if surface.reason is None
             )
-            panels[row].append(
-                Panel(
-                    short(generator),
-                    THETA,
-                    text,
-                    lines,
-                    mark=theta,
-                    mark_label="theta in use",
-                    reason=surface.reason,
-                )
-            )
+            title, mark, reason = short(generator), "theta in use", surface.reason
+            panels[row].append(Panel(title, THETA, text, lines, theta, mark, reason=reason))
     shown = panels if lin else panels[:1]
-    name = recipe.exhibit + ("-dual" if recipe.dual else "")
-    display = PanelsDisplay(name, figure_title(recipe, material), tuple(map(tuple, shown)))
+    display = PanelsDisplay(_name(recipe), figure_title(recipe, material), tuple(map(tuple, shown)))
     caption = "Mean over the benchmarks; theta in steps of 0.01; balanced draws. "
     caption += left_out([member for members in scored.values() for member in members])
     if missing:
         caption += f" Without those that have no balanced draw: {', '.join(missing)}."
-    return Exhibit(
-        recipe,
-        figures=(display,),
-        findings=(claims.near_minimum(surfaces, default),),
-        caption=caption,
-    )
+    findings = (claims.near_minimum(surfaces, default),)
+    return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
+
+
+def _name(recipe: Recipe) -> str:
+    return recipe.exhibit + ("-dual" if recipe.dual else "")
 
 
 def _chosen(recipe: Recipe, material: Material) -> list[tuple[FinishedRun, Counted]]:
@@ -213,19 +193,12 @@ def _metric_panels(
 ) -> tuple[Panel, ...]:
     """An ECE and an AUROC panel; a colour for each name, dashes for the second benchmark."""
     names = list(dict.fromkeys(name for name, _, _ in curves))
-    benchmarks = list(dict.fromkeys(benchmark for _, benchmark, _ in curves))
     panels: list[Panel] = []
     for metric, text in (("ece", ECE), ("auroc", AUROC)):
         lines = tuple(
-            _curve(
-                f"{name}, {benchmark}",
-                surface,
-                value,
-                metric,
-                names.index(name),
-                dashed=benchmarks.index(benchmark) > 0,
-            )
+            _curve(f"{name}, {benchmark}", surface, value, metric, names.index(name), dashed)
             for name, benchmark, surface in curves
+            for dashed in [benchmark != curves[0][1]]
             if surface.reason is None
         )
         panels.append(
@@ -243,17 +216,11 @@ def _metric_panels(
 
 
 def _curve(
-    name: str, surface: Surface, value: int, metric: str, series: int, *, dashed: bool = False
+    name: str, surface: Surface, value: int, metric: str, series: int, dashed: bool = False
 ) -> LineSeries:
     ece, auroc = surface.column(value)
-    y = ece if metric == "ece" else auroc
-    return LineSeries(
-        name,
-        tuple(float(t) for t in surface.thetas),
-        tuple(100 * float(v) for v in y),
-        series,
-        dashed=dashed,
-    )
+    percent = tuple(100 * float(v) for v in (ece if metric == "ece" else auroc))
+    return LineSeries(name, tuple(map(float, surface.thetas)), percent, series, dashed=dashed)
 
 
 def _by_pair(

@@ -15,7 +15,7 @@ from divtok.paper.published_numbers import (
     WHITEBOX_ESTIMATORS,
     Published,
     published,
-    published_means,
+    whitebox_average,
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
@@ -34,21 +34,10 @@ RANKINGS = ("length", "count")
 WHITEBOX = (*WHITEBOX_ESTIMATORS, *RANKINGS)
 # Method label, estimator (None: accuracy alone), for trajectories that state no confidence and
 # for those that do.
-_PLAIN: tuple[tuple[str, str | None], ...] = (
-    ("", None),
-    ("+ PRM", "prm"),
-    ("+ DTC lin", "dtc_lin"),
-    ("+ DTC prod", "dtc_prod"),
-)
-_STATED: tuple[tuple[str, str | None], ...] = (
-    ("", "verbalized"),
-    ("+ DTC lin", "dtc_lin"),
-    ("+ DTC prod", "dtc_prod"),
-)
-_WITH_DTC: tuple[tuple[str, str | None], ...] = (
-    ("", "verbalized"),
-    ("w/ DTC", "verbalized_dtc"),
-)
+_DTC = (("+ DTC lin", "dtc_lin"), ("+ DTC prod", "dtc_prod"))
+_PLAIN = (("", None), ("+ PRM", "prm"), *_DTC)
+_STATED = (("", "verbalized"), *_DTC)
+_WITH_DTC = (("", "verbalized"), ("w/ DTC", "verbalized_dtc"))
 
 
 def whitebox(recipe: Recipe, material: Material) -> Exhibit:
@@ -116,15 +105,11 @@ def _beside(
         if paper is not None:
             both = zip(row.cells[1:], paper, strict=True)
             theirs_shown.append(tuple(b if isinstance(a, float) else None for a, b in both))
-            differences = [_difference(a, b) for a, b in zip(row.cells[1:], paper, strict=True)]
+            differences = list(map(_difference, row.cells[1:], paper))
             rows += _paper_rows(short(generator), row, paper, differences)
-    printed = {
-        mean.estimator: mean.low
-        for mean in published_means()
-        if mean.table == "whitebox" and mean.metric in (metric, "accuracy")
-    }
-    averages = [printed.get(None), *(printed.get(e) for e in estimators)]
-    rows.append(ReportRow(("Paper's average", *averages), section=None, is_mean=True, ranked=False))
+    printed = whitebox_average(metric)
+    averages = [printed.get(name) for name in ("accuracy", *estimators)]
+    rows.append(ReportRow(("Paper's average", *averages), is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
         "generators and 4 benchmarks, whatever rows are shown above."
@@ -136,23 +121,13 @@ def _paper_rows(
     name: str, ours: ReportRow, paper: Sequence[Cell], differences: Sequence[Cell]
 ) -> list[ReportRow]:
     """The paper's cells for a row of ours, and ours less theirs."""
-    return [
-        ReportRow((f"{name}: paper", *paper), ours.section, ours.is_mean, ranked=False),
-        ReportRow(
-            (f"{name}: ours - paper", *differences),
-            ours.section,
-            ours.is_mean,
-            ranked=False,
-            signed=True,
-        ),
-    ]
+    theirs = replace(ours, cells=(f"{name}: paper", *paper), ranked=False)
+    return [theirs, replace(theirs, cells=(f"{name}: ours - paper", *differences), signed=True)]
 
 
 def _difference(ours: Cell, paper: Cell) -> float | None:
     """None where either is missing."""
-    if not isinstance(ours, float) or not isinstance(paper, float):
-        return None
-    return ours - paper
+    return ours - paper if isinstance(ours, float) and isinstance(paper, float) else None
 
 
 def _method_table(

@@ -12,26 +12,17 @@ from divtok.errors import ConfigError
 from divtok.problems.benchmark import BENCHMARKS, load_benchmark
 from divtok.protocols.protocol import PROTOCOLS
 
-# Mean tokens of a response. MATH-500: 1,500 real greedy responses of three models have 1,370 to
-# 1,850 characters, 450 to 790 tokens, and the newer models write more. The others are guesses.
+# Mean tokens of a response, and the same for generators that may write more than 8192 tokens, which
+# are the ones that do. MATH-500: 1,500 real greedy responses of three models have 1,370 to 1,850
+# characters, 450 to 790 tokens, and the newer models write more. The others are guesses.
 _MEAN_TOKENS = {
-    "math500": 700,
-    "math-train": 700,
-    "amc23": 1_200,
-    "aime24": 1_800,
-    "aime25": 1_800,
-    "hmmt25": 1_800,
-    "hmmt26": 1_800,
-}
-# The same for generators that may write more than 8192 tokens, which are the ones that do.
-_MEAN_TOKENS_LONG = {
-    "math500": 2_000,
-    "math-train": 2_000,
-    "amc23": 4_000,
-    "aime24": 7_000,
-    "aime25": 7_000,
-    "hmmt25": 8_000,
-    "hmmt26": 8_000,
+    "math500": (700, 2_000),
+    "math-train": (700, 2_000),
+    "amc23": (1_200, 4_000),
+    "aime24": (1_800, 7_000),
+    "aime25": (1_800, 7_000),
+    "hmmt25": (1_800, 8_000),
+    "hmmt26": (1_800, 8_000),
 }
 _LONG_FROM = 8_192
 # Measured on the embedded family; it writes the protocols that state a confidence a third longer.
@@ -43,7 +34,7 @@ _MEAN_TOKENS_EMBEDDED = {
     "arith-fit": 143,
 }
 _STATED_OVER_PLAIN = 1.3
-_MEAN_TOKENS_UNKNOWN = 1_500
+_MEAN_TOKENS_UNKNOWN = (1_500, 1_500)
 
 
 def problem_count(config: RunConfig, benchmark: str) -> int:
@@ -66,5 +57,5 @@ def assumed_tokens(benchmark: str, *, protocol: str, max_length: int) -> float:
     if benchmark in _MEAN_TOKENS_EMBEDDED:
         stated = _STATED_OVER_PLAIN if PROTOCOLS.get(protocol).states_confidence else 1.0
         return min(_MEAN_TOKENS_EMBEDDED[benchmark] * stated, max_length)
-    known = _MEAN_TOKENS_LONG if max_length > _LONG_FROM else _MEAN_TOKENS
-    return min(known.get(benchmark, _MEAN_TOKENS_UNKNOWN), max_length)
+    usual, long = _MEAN_TOKENS.get(benchmark, _MEAN_TOKENS_UNKNOWN)
+    return min(long if max_length > _LONG_FROM else usual, max_length)

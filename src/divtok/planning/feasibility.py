@@ -229,19 +229,22 @@ def dtype_advice(p: ModelShape, q: ModelShape, *, device_type: str) -> list[str]
 def _estimate(
     p: ModelShape, q: ModelShape, length: int, where: torch.device, workspace: int
 ) -> float | None:
-    rates: dict[str, float] = {}
-    for dtype in {p.dtype, q.dtype}:
-        rate = matmul_rate(where, dtype, hidden_size=p.hidden_size)
-        if rate is None:
-            return None
-        rates[dtype] = rate
-    rows = row_seconds(where, p.head_width, q.head_width, workspace_bytes=workspace)
-    return None if rows is None else tokens_per_second(p, q, length, rates=rates, row_seconds=rows)
+    import torch
+
+    try:
+        rates = {
+            dtype: matmul_rate(where, dtype, hidden_size=p.hidden_size)
+            for dtype in {p.dtype, q.dtype}
+        }
+        rows = row_seconds(where, p.head_width, q.head_width, workspace_bytes=workspace)
+    except torch.OutOfMemoryError:
+        return None
+    return tokens_per_second(p, q, length, rates=rates, row_seconds=rows)
 
 
 def _vocabulary_obstacle(first: Outline, second: Outline) -> Obstacle | None:
     try:
-        check_vocabularies(first.name, first.tokenizer, second.name, second.tokenizer)
+        check_vocabularies(first.shape.name, first.tokenizer, second.shape.name, second.tokenizer)
     except ModelError as error:
         return Obstacle(error.what, error.next_step or "")
     return None
@@ -262,12 +265,12 @@ def _notes(first: Outline, second: Outline) -> list[str]:
     beyond = max(first.tokenizer.get_vocab().values()) + 1 - width
     if beyond > 0:
         notes.append(
-            f"{beyond} tokens of {first.name} lie beyond the shared width; a response that holds "
-            "one of them is refused."
+            f"{beyond} tokens of {first.shape.name} lie beyond the shared width; a response that "
+            "holds one of them is refused."
         )
     if not getattr(first.tokenizer, "chat_template", None):
         notes.append(
-            f"{first.name} has no chat template, so divtok cannot write prompts for it; an "
+            f"{first.shape.name} has no chat template, so divtok cannot write prompts for it; an "
             "instruct or chat version has one."
         )
     return notes

@@ -52,66 +52,36 @@ def free_memory(device: torch.device, *, spread: bool = False) -> int | None:
 
 def matmul_rate(
     device: torch.device, dtype: str, *, hidden_size: int, seconds: float = 1.0
-) -> float | None:
-    """Operations a second of a matrix product as wide as the model, the best of several.
-
-    None where the device has no room for two such matrices.
-    """
+) -> float:
+    """Operations a second of a matrix product as wide as the model, the best of several."""
     import torch
 
     width = min(hidden_size, _WIDEST.get(device.type, _WIDEST["cpu"]))
     number: torch.dtype = getattr(torch, dtype)
-    try:
-        weight = torch.randn(width, 4 * width, dtype=number, device=device)
-        states = torch.randn(_ROWS, width, dtype=number, device=device)
-    except torch.OutOfMemoryError:
-        return None
-
-    def product(rows: int) -> float:
-        _wait(device)
-        began = time.perf_counter()
-        torch.mm(states[:rows], weight)
-        _wait(device)
-        return time.perf_counter() - began
-
-    rows = _enough_rows(product)
-    best = min(_repeat(lambda: product(rows), seconds))
-    return 2 * rows * width * 4 * width / best
+    weight = torch.randn(width, 4 * width, dtype=number, device=device)
+    states = torch.randn(_ROWS, width, dtype=number, device=device)
+    best = _seconds_a_row(device, lambda rows: torch.mm(states[:rows], weight), seconds)
+    return 2 * width * 4 * width / best
 
 
 def row_seconds(
     device: torch.device, width_p: int, width_q: int, *, workspace_bytes: int, seconds: float = 0.5
-) -> float | None:
+) -> float:
     """What the head stage takes for one position besides its matrix products.
 
-    Timed on hidden states so narrow that the products cost next to nothing. None where the device
-    has no room for it.
+    Timed on hidden states so narrow that the products cost next to nothing.
     """
     import torch
 
-    try:
-        heads = [torch.randn(width, _NARROW, device=device) for width in (width_p, width_q)]
-        states = torch.randn(_ROWS, _NARROW, device=device)
-        tokens = torch.zeros(_ROWS, dtype=torch.int64, device=device)
-    except torch.OutOfMemoryError:
-        return None
+    p, q = (torch.randn(width, _NARROW, device=device) for width in (width_p, width_q))
+    states = torch.randn(_ROWS, _NARROW, device=device)
+    tokens = torch.zeros(_ROWS, dtype=torch.int64, device=device)
 
-    def positions(rows: int) -> float:
-        _wait(device)
-        began = time.perf_counter()
-        pair_metrics(
-            states[:rows],
-            heads[0],
-            states[:rows],
-            heads[1],
-            tokens[:rows],
-            workspace_bytes=workspace_bytes,
-        )
-        _wait(device)
-        return time.perf_counter() - began
+    def positions(rows: int) -> None:
+        here = states[:rows]
+        pair_metrics(here, p, here, q, tokens[:rows], workspace_bytes=workspace_bytes)
 
-    rows = _enough_rows(positions)
-    return min(_repeat(lambda: positions(rows), seconds)) / rows
+    return _seconds_a_row(device, positions, seconds)
 
 
 def measure_tracing(
@@ -138,13 +108,21 @@ def measure_tracing(
     return Measured(size.tokens / best, size)
 
 
-def _enough_rows(task: Callable[[int], float]) -> int:
-    """The first number of rows that takes long enough to be timed, doubling."""
+def _seconds_a_row(device: torch.device, task: Callable[[int], object], seconds: float) -> float:
+    """The best of several, over the first number of rows that takes long enough to be timed."""
+
+    def timed(rows: int) -> float:
+        _wait(device)
+        began = time.perf_counter()
+        task(rows)
+        _wait(device)
+        return time.perf_counter() - began
+
     rows = 16
-    task(rows)  # the first call may compile or reserve something, and so may the second
-    while min(task(rows), task(rows)) < _SHORTEST_TASK and rows < _ROWS:
+    timed(rows)  # the first call may compile or reserve something, and so may the second
+    while min(timed(rows), timed(rows)) < _SHORTEST_TASK and rows < _ROWS:
         rows *= 2
-    return rows
+    return min(_repeat(lambda: timed(rows), seconds)) / rows
 
 
 def _larger(size: Batch, full: Batch) -> Batch:
@@ -192,14 +170,9 @@ def _free_ram() -> int:
     """What the system says is available, or less where a container's limit is lower."""
     import psutil
 
-    available, rest = psutil.virtual_memory().available, _container_rest()
-    return available if rest is None else min(available, rest)
-
-
-def _container_rest() -> int | None:
+    available = psutil.virtual_memory().available
     try:
-        limit = (_CGROUP / "memory.max").read_text("ascii").strip()
-        used = int((_CGROUP / "memory.current").read_text("ascii"))
-    except (OSError, ValueError):
-        return None
-    return None if limit == "max" else max(0, int(limit) - used)
+        limit, used = (int((_CGROUP / f"memory.{n}").read_text()) for n in ("max", "current"))
+    except (OSError, ValueError):  # no container, or one whose limit is "max"
+        return available
+    return min(available, max(0, limit - used))

@@ -71,7 +71,6 @@ class ModelShape:
 class Outline:
     """A model without its weights: its tokenizer and its shape."""
 
-    name: str
     tokenizer: Any  # satisfies divtok.models.load.Tokenizer
     shape: ModelShape
 
@@ -99,7 +98,7 @@ def read_outline(
     )
     with reading(f"The model '{ref}'", next_step=next_step), quiet(), torch.device("meta"):
         model = auto_class(config).from_config(config)
-    return Outline(ref, tokenizer, shape_of(ref, model, tokenizer, dtype=number))
+    return Outline(tokenizer, shape_of(ref, model, tokenizer, dtype=number))
 
 
 def shape_of(name: str, model: Any, tokenizer: Any, *, dtype: str) -> ModelShape:

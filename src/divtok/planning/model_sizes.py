@@ -7,11 +7,13 @@ this machine is measured by its own files. Loads no weights, needs no model libr
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -58,43 +60,20 @@ class ModelSize:
         return 2 * _HALF * self.kv_width * held
 
 
-_QWEN25_7B = ModelSize(7_615_616_512, 7_070_619_136, 28, 512)
-_QWEN25_14B = ModelSize(14_770_033_664, 13_991_465_984, 48, 1024)
-_QWEN25_32B = ModelSize(32_763_876_352, 31_985_308_672, 64, 1024)
-_QWEN3_8B = ModelSize(8_190_735_360, 7_568_405_504, 36, 1024)
-_QWEN3_14B = ModelSize(14_768_307_200, 13_990_394_880, 40, 1024)
-_GEMMA3_12B = ModelSize(12_187_325_040, 11_766_034_176, 48, 2048, windowed=40, window=1024)
-_GEMMA3_27B = ModelSize(27_432_406_640, 27_009_346_304, 62, 2048, windowed=52, window=1024)
+def _listed() -> dict[str, ModelSize]:
+    """The published checkpoints of model_sizes.csv.
 
-HUB_MODELS: Mapping[str, ModelSize] = {
-    "Qwen/Qwen2.5-0.5B-Instruct": ModelSize(494_032_768, 494_032_768, 24, 128),
-    "Qwen/Qwen2.5-1.5B-Instruct": ModelSize(1_543_714_304, 1_543_714_304, 28, 256),
-    "Qwen/Qwen2.5-3B-Instruct": ModelSize(3_085_938_688, 3_085_938_688, 36, 256),
-    "Qwen/Qwen2.5-7B-Instruct": _QWEN25_7B,
-    "Qwen/Qwen2.5-7B": _QWEN25_7B,
-    "Qwen/Qwen2.5-14B-Instruct": _QWEN25_14B,
-    "Qwen/Qwen2.5-14B": _QWEN25_14B,
-    "Qwen/Qwen2.5-32B-Instruct": _QWEN25_32B,
-    "Qwen/Qwen2.5-32B": _QWEN25_32B,
-    # The checkpoint also holds the output layer, which is the embedding once more.
-    "Qwen/Qwen3-1.7B": ModelSize(1_720_574_976, 1_720_574_976, 28, 1024, stored=2_031_739_904),
-    "Qwen/Qwen3-4B-Instruct-2507": ModelSize(4_022_468_096, 4_022_468_096, 36, 1024),
-    "Qwen/Qwen3-8B": _QWEN3_8B,
-    "Qwen/Qwen3-8B-Base": _QWEN3_8B,
-    "Qwen/Qwen3-14B": _QWEN3_14B,
-    "Qwen/Qwen3-14B-Base": _QWEN3_14B,
-    "Qwen/Qwen3-32B": ModelSize(32_762_123_264, 31_984_210_944, 64, 1024),
-    "Qwen/Qwen3-30B-A3B-Instruct-2507": ModelSize(30_532_122_624, 3_041_867_776, 48, 512),
-    "google/gemma-3-4b-it": ModelSize(
-        4_300_079_472, 3_880_263_168, 34, 1024, windowed=29, window=1024
-    ),
-    "google/gemma-3-12b-it": _GEMMA3_12B,
-    "google/gemma-3-12b-pt": _GEMMA3_12B,
-    "google/gemma-3-27b-it": _GEMMA3_27B,
-    "google/gemma-3-27b-pt": _GEMMA3_27B,
-    # Qwen2.5-Math-7B with a value head of one output; only its trunk runs.
-    "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B": ModelSize(7_615_620_097, 6_525_621_760, 28, 512),
-}
+    That of Qwen3-1.7B also holds the output layer, which is the embedding once more. The reward
+    model is Qwen2.5-Math-7B with a value head of one output; only its trunk runs.
+    """
+    table = (resources.files("divtok.planning") / "model_sizes.csv").read_text("utf-8")
+    return {
+        row.pop("model"): ModelSize(**{name: int(count) for name, count in row.items() if count})
+        for row in csv.DictReader(table.splitlines())
+    }
+
+
+HUB_MODELS: Mapping[str, ModelSize] = _listed()
 # Behind an API: nothing of it is downloaded or run here.
 API_MODELS = frozenset({"deepseek-ai/DeepSeek-V3.2"})
 
@@ -135,13 +114,10 @@ def _cached_folder(ref: str, revision: str | None) -> Path | None:
         return Path(path) if isinstance(path, str) else None
 
     config, index = cached("config.json"), cached(_INDEX)
+    files = {_SINGLE}
     if index is not None:
-        files: Iterable[str] = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-    else:
-        files = [_SINGLE]
-    if config is None or any(cached(name) is None for name in files):
-        return None
-    return config.parent
+        files = set(json.loads(index.read_bytes())["weight_map"].values())
+    return config.parent if config and all(map(cached, files)) else None
 
 
 def _read_size(place: Path) -> ModelSize | None:

@@ -5,23 +5,20 @@ Reads keys and lengths only, and writes nothing; a missing folder holds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from divtok.evidence.kind import EVIDENCE
 from divtok.store.run import Run, is_run
-from divtok.store.schema import Key
-
-Keys = frozenset[str]
-NONE: Keys = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCell:
     """The trajectories of one generator on one benchmark."""
 
-    keys: Keys = NONE
+    keys: frozenset[str] = frozenset()
     tokens: int = 0  # of all responses together
 
     @property
@@ -33,37 +30,28 @@ class StoredCell:
 class Stored:
     """The keys of the trajectories that have a row in each table, by what made the row."""
 
-    exists: bool = False
-    cells: dict[tuple[str, str], StoredCell] = field(
-        default_factory=dict[tuple[str, str], StoredCell]
-    )
-    rows: dict[tuple[str, ...], Keys] = field(default_factory=dict[tuple[str, ...], Keys])
+    exists: bool
+    cells: Mapping[tuple[str, str], StoredCell]
+    rows: Mapping[tuple[str, ...], set[str]]
 
     def cell(self, generator: str, benchmark: str) -> StoredCell:
         return self.cells.get((generator, benchmark), StoredCell())
 
     def done(self, cell: StoredCell, *made_by: str) -> int:
         """How many trajectories of the cell have a row of this kind, as in ("traces", p, q)."""
-        return len(cell.keys & self.rows.get(made_by, NONE))
+        return len(cell.keys & self.rows.get(made_by, set()))
 
 
 def read_stored(folder: Path) -> Stored:
     if not is_run(folder):
-        return Stored()
+        return Stored(False, {}, {})
     run = Run.open(folder)
-    rows: dict[tuple[str, ...], Keys] = {}
+    rows: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     evidence = [table for kind in EVIDENCE if (table := kind.table(run)) is not None]
     for table in (run.grades, run.traces, *evidence):
-        rows |= _by_maker(table.layout.name, table.keys())
+        for trajectory, *models in table.keys():  # noqa: SIM118 (a table is no dict)
+            rows[table.layout.name, *models].add(trajectory)
     return Stored(True, _cells(run), rows)
-
-
-def _by_maker(table: str, keys: Iterable[Key]) -> dict[tuple[str, ...], Keys]:
-    """Keys of rows as (table, models ...) -> keys of trajectories, which come first in each."""
-    found: dict[tuple[str, ...], set[str]] = {}
-    for trajectory, *makers in keys:
-        found.setdefault((table, *makers), set()).add(trajectory)
-    return {made_by: frozenset(members) for made_by, members in found.items()}
 
 
 def _cells(run: Run) -> dict[tuple[str, str], StoredCell]:

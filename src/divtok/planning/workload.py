@@ -6,7 +6,7 @@ of it is stored already. Makes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from divtok.config.run import RunConfig
 from divtok.families.family import Generator
 from divtok.planning.memory import GPU, fitting_rows, too_large
 from divtok.planning.model_sizes import API_MODELS, ModelSize
-from divtok.planning.speed import ReadingKind, on_cpu, reading_hours, reply_hours, writing_hours
+from divtok.planning.speed import on_cpu, reading_hours, reply_hours, writing_hours
 from divtok.planning.stored import Stored, StoredCell
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.stages.choices import needed_evidence
@@ -85,22 +85,22 @@ class Workload:
     def work(self) -> Iterator[Work]:
         """In the order of the stages."""
         config, model = self.config, self.generator.model
-        yield self._written()
-        yield self._work("grade", (), ("grades",), 0.0)
+        yield self._work("generate", (model,), (), _TRAJECTORY_BYTES_PER_TOKEN)
+        yield self._work("grade", (), ("grades",))
         for pair in config.pairs_for(self.generator):
-            yield self._read("trace", pair, ("traces", *pair), _TRACE_BYTES_PER_TOKEN)
+            yield self._work("trace", pair, ("traces", *pair), _TRACE_BYTES_PER_TOKEN)
         needed = needed_evidence(config)
         reader, _ = config.pair_for(self.generator)
         if "chain" in needed:
-            yield self._read("chain", (reader,), ("chains", reader))
+            yield self._work("chain", (reader,), ("chains", reader))
         if "statement" in needed and not PROTOCOLS.get(config.protocol).states_confidence:
-            yield self._work("replies", (model,), ("replies",), self._reply_hours())
+            yield self._work("replies", (model,), ("replies",))
         base = config.base_for(self.generator)
         if "base" in needed and base is not None:
             made_by = ("readings", base, f"base_{config.evidence.base_prompt}")
-            yield self._read("base", (base,), made_by, _READING_BYTES_PER_TOKEN)
+            yield self._work("base", (base,), made_by, _READING_BYTES_PER_TOKEN)
         if "rewards" in needed and config.prm is not None:
-            yield self._read("rewards", (config.prm,), ("rewards", config.prm))
+            yield self._work("rewards", (config.prm,), ("rewards", config.prm))
 
     @property
     def _tokens(self) -> float:
@@ -111,60 +111,35 @@ class Workload:
         kind: WorkKind,
         models: tuple[str, ...],
         made_by: tuple[str, ...],
-        hours: float | None,
         bytes_per_token: int | None = None,
     ) -> Work:
-        """`made_by` names the stored rows; without `bytes_per_token` a row is a few numbers."""
+        """`made_by` names the stored rows, but for the trajectories themselves.
+
+        Without `bytes_per_token` a row is a few numbers.
+        """
         if bytes_per_token is None:
             size = _ROW_BYTES * self.responses
         else:
             size = round(bytes_per_token * self._tokens)
-        done = self.stored.done(self.there, *made_by)
-        return Work(kind, models, self.responses, done, hours, size)
+        done = self.stored.done(self.there, *made_by) if made_by else len(self.there.keys)
+        return Work(kind, models, self.responses, done, self._hours(kind, models), size)
 
-    def _read(
-        self,
-        kind: ReadingKind,
-        models: tuple[str, ...],
-        made_by: tuple[str, ...],
-        bytes_per_token: int | None = None,
-    ) -> Work:
+    def _hours(self, kind: WorkKind, models: tuple[str, ...]) -> float | None:
+        """None where a size is not known; a generator behind an API takes none of our time."""
+        config, rows = self.config, self.responses
+        batch = config.generate.batch_size
         sizes = [size for ref in models if (size := self.sizes[ref]) is not None]
-        known = len(sizes) == len(models)
-        hours = reading_hours(kind, *sizes, tokens=self._tokens) if known else None
-        return self._work(kind, models, made_by, hours, bytes_per_token)
-
-    def _written(self) -> Work:
-        hours = self._generator_hours(
-            lambda size: writing_hours(
-                size,
-                rows=self.responses,
-                tokens=self.mean_tokens,
-                limit=self.config.sampling_for(self.generator).max_length,
-                batch_size=self.config.generate.batch_size,
-            )
-        )
-        size = round(_TRAJECTORY_BYTES_PER_TOKEN * self._tokens)
-        done = len(self.there.keys)
-        return Work("generate", (self.generator.model,), self.responses, done, hours, size)
-
-    def _reply_hours(self) -> float | None:
-        return self._generator_hours(
-            lambda size: reply_hours(
-                size,
-                rows=self.responses,
-                tokens=self._tokens,
-                limit=self.config.evidence.reply_tokens,
-                batch_size=self.config.generate.batch_size,
-            )
-        )
-
-    def _generator_hours(self, hours: Callable[[ModelSize], float]) -> float | None:
-        """What the generator itself takes: nothing here where it is behind an API."""
-        if self.generator.model in API_MODELS:
+        if kind == "grade" or (kind in ("generate", "replies") and models[0] in API_MODELS):
             return 0.0
-        size = self.sizes[self.generator.model]
-        return None if size is None else hours(size)
+        if len(sizes) < len(models):
+            return None
+        if kind == "generate":
+            tokens, limit = self.mean_tokens, config.sampling_for(self.generator).max_length
+            return writing_hours(*sizes, rows=rows, tokens=tokens, limit=limit, batch_size=batch)
+        if kind == "replies":
+            tokens, limit = self._tokens, config.evidence.reply_tokens
+            return reply_hours(*sizes, rows=rows, tokens=tokens, limit=limit, batch_size=batch)
+        return reading_hours(kind, *sizes, tokens=self._tokens)
 
     def notes(self) -> Iterator[str]:
         """What a user should know before starting: what does not fit, and what does not match."""

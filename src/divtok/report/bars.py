@@ -9,24 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from divtok.errors import DataError
-from divtok.report.figure_style import (
-    COLUMN_WIDTH,
-    DARK,
-    LEAST,
-    SMALL,
-    TEXT_WIDTH,
-    check_format,
-    few_ticks,
-    fold,
-    legend_of,
-    lines_height,
-    look,
-    new_figure,
-    plain,
-    set_height,
-    text_width,
-)
+from divtok.report import figure_style as style
 from divtok.report.text import plot_text
 
 if TYPE_CHECKING:
@@ -49,20 +32,6 @@ class BarSeries:
     values: tuple[float | None, ...]
     sd: tuple[float | None, ...] | None = None
 
-    def __post_init__(self) -> None:
-        what = f"The bars {self.label!r}"
-        spread = self.sd or ()
-        if self.sd is not None and len(self.sd) != len(self.values):
-            raise DataError(f"{what} have {len(self.values)} values and {len(self.sd)} spreads.")
-        if not all(math.isfinite(v) for v in (*self.values, *spread) if v is not None):
-            raise DataError(
-                f"{what} have a value that is not finite.", next_step="A missing value is None."
-            )
-        if any(v < 0 for v in spread if v is not None):
-            raise DataError(f"{what} have a negative spread.")
-        if any(v is None and sd is not None for v, sd in zip(self.values, spread, strict=False)):
-            raise DataError(f"{what} have a spread without a value.")
-
 
 @dataclass(frozen=True, slots=True)
 class BarsDisplay:
@@ -75,27 +44,14 @@ class BarsDisplay:
     series: tuple[BarSeries, ...]
     format: str = "{:.1f}"
 
-    def __post_init__(self) -> None:
-        if not (self.groups and self.series):
-            raise DataError(f"The figure {self.figure_name!r} has no groups or no series.")
-        for one in self.series:
-            if len(one.values) != len(self.groups):
-                raise DataError(
-                    f"The bars {one.label!r} have {len(one.values)} values for "
-                    f"{len(self.groups)} groups.",
-                )
-        if len({one.label for one in self.series}) < len(self.series):
-            raise DataError(f"The figure {self.figure_name!r} has two series with the same name.")
-        check_format(self.format, f"The figure {self.figure_name!r}")
-
-    def plot(self, ax: Axes, *, inches: float = COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
+    def plot(self, ax: Axes, *, inches: float = style.COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
         """Draw on `ax`, about `inches` wide; the bars of each series by name."""
         from matplotlib.patches import Patch
 
         named: dict[str, Artist] = {}
         labelled = self._label_room() <= self._bar_width(inches)
         for number, one in enumerate(self.series):
-            colour, hatch = look(number)[0], _hatch(number)
+            colour, hatch = style.look(number)[0], _hatch(number)
             places = zip(self._centres(number), one.values, strict=True)
             known = [(x, v) for x, v in places if v is not None]
             ax.bar(
@@ -104,28 +60,28 @@ class BarsDisplay:
             )  # fmt: skip
             named[one.label] = Patch(facecolor=colour, hatch=hatch, edgecolor=_HATCHED)
             self._write(ax, number, labelled=labelled)
-        ax.axhline(0, color=DARK, linewidth=0.8)
+        ax.axhline(0, color=style.DARK, linewidth=0.8)
         room = 0.95 * inches / len(self.groups)
-        names = [fold(name, room) for name in self.groups]
+        names = [style.fold(name, room) for name in self.groups]
         ax.set_xticks(range(len(self.groups)), names)
         ax.set_xlim(-0.5, len(self.groups) - 0.5)
-        ax.set_ylabel(fold(self.y_label, _HEIGHT), fontsize=SMALL)
-        few_ticks(ax, "y", 5)
-        plain(ax, grid=True)
+        ax.set_ylabel(style.fold(self.y_label, _HEIGHT), fontsize=style.SMALL)
+        style.few_ticks(ax, "y", 5)
+        style.plain(ax, grid=True)
         ax.spines["bottom"].set_visible(False)  # replaced by the line at zero, above
         ax.tick_params(axis="x", length=0)
         ax.margins(y=0.12)  # the values above the highest bars
         return named
 
     def figure(self) -> Figure:
-        width = COLUMN_WIDTH
+        width = style.COLUMN_WIDTH
         if self._bar_width(width - _SIDE) < self._label_room():
-            width = TEXT_WIDTH
-        figure = new_figure(self.title, width=width, height=_HEIGHT)
+            width = style.TEXT_WIDTH
+        figure = style.new_figure(self.title, width=width, height=_HEIGHT)
         ax = figure.subplots()
-        below = legend_of(figure, self.plot(ax, inches=width - _SIDE))
+        below = style.legend_of(figure, self.plot(ax, inches=width - _SIDE))
         lines = max(text.get_text().count("\n") for text in ax.get_xticklabels()) + 1
-        set_height(figure, _HEIGHT + lines_height(lines, SMALL) + below)
+        style.set_height(figure, _HEIGHT + style.lines_height(lines, style.SMALL) + below)
         return figure
 
     def values(self) -> dict[str, Any]:
@@ -146,7 +102,7 @@ class BarsDisplay:
         """What the longest value, or the sign of a missing one, needs beside its neighbour."""
         known = [v for one in self.series for v in one.values if v is not None]
         texts = [*(self.format.format(v) for v in known), _MISSING]
-        return max(text_width(text, LEAST) for text in texts) + 0.02
+        return max(style.text_width(text, style.LEAST) for text in texts) + 0.02
 
     def _write(self, ax: Axes, number: int, *, labelled: bool) -> None:
         """Whiskers and values of one series; a missing bar says so at its place."""
@@ -157,7 +113,9 @@ class BarsDisplay:
                 _above(ax, x, 0.0, _MISSING if labelled else "–")
                 continue
             if sd is not None:
-                ax.errorbar(x, value, yerr=sd, fmt="none", ecolor=DARK, elinewidth=0.8, capsize=1.5)
+                ax.errorbar(
+                    x, value, yerr=sd, fmt="none", ecolor=style.DARK, elinewidth=0.8, capsize=1.5
+                )
             if labelled:
                 end = math.copysign(abs(value) + (sd or 0.0), value)
                 _above(ax, x, end, self.format.format(value))
@@ -173,5 +131,5 @@ def _above(ax: Axes, x: float, end: float, text: str) -> None:
     down = end < 0
     ax.annotate(
         plot_text(text), (x, end), xytext=(0, -1.5 if down else 1.5), textcoords="offset points",
-        ha="center", va="top" if down else "bottom", fontsize=LEAST, color=DARK,
+        ha="center", va="top" if down else "bottom", fontsize=style.LEAST, color=style.DARK,
     )  # fmt: skip

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from divtok.errors import DataError
 from divtok.report.text import plot_text, visible
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
 
 BLUE, ORANGE, VERMILLION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"
 PURPLE, SKY, INK = "#CC79A7", "#56B4E9", "#222222"
@@ -44,17 +42,6 @@ def look(series: int) -> tuple[str, str]:
     """Colour and marker of a series: after seven the colours come again with other markers."""
     turn, place = divmod(series, len(SERIES))
     return SERIES[place][0], SERIES[(place + turn) % len(SERIES)][1]
-
-
-def check_format(form: str, what: str) -> None:
-    """Refuse a format that cannot write a number."""
-    try:
-        form.format(0.5)
-    except (ValueError, LookupError, AttributeError) as problem:
-        raise DataError(
-            f"{what} has the format {form!r}, which cannot write a number: {problem}.",
-            next_step='Write it as in "{:.2f}".',
-        ) from problem
 
 
 def new_figure(title: str, *, width: float, height: float) -> Figure:
@@ -92,7 +79,8 @@ def fold(text: str, inches: float, *, size: float = SMALL, bold: bool = False) -
             lines.append(line)
         line = piece.lstrip(" ")
         while text_width(line, size, bold=bold) > inches and len(line) > 1:
-            kept = _longest_start(line, inches, size=size, bold=bold)
+            starts = range(1, len(line))  # at least one character, or folding would not end
+            kept = next(n for n in starts if text_width(line[: n + 1], size, bold=bold) > inches)
             lines.append(line[:kept])
             line = line[kept:]
     return "\n".join(plot_text(part) for part in [*lines, line])
@@ -101,14 +89,6 @@ def fold(text: str, inches: float, *, size: float = SMALL, bold: bool = False) -
 def pieces(text: str) -> list[str]:
     """The visible parts that `fold` keeps whole if it can; together they are the text."""
     return re.findall(r" *[^ /]*/*", visible(text))[:-1]
-
-
-def _longest_start(word: str, inches: float, *, size: float, bold: bool) -> int:
-    """How many characters of `word` fit; at least one, or folding would not end."""
-    kept = 1
-    while kept < len(word) and text_width(word[: kept + 1], size, bold=bold) <= inches:
-        kept += 1
-    return kept
 
 
 def lines_height(lines: int, size: float) -> float:
@@ -136,11 +116,8 @@ def note(ax: Axes, text: str, *, inches: float = 1.2) -> None:
 
 def percent_square(ax: Axes) -> None:
     """Both axes from 0 to 100 % at the same scale."""
-    ax.set_xlim(0, 100)
-    ax.set_ylim(0, 100)
-    ax.set_aspect("equal")
-    ax.set_xticks([0, 50, 100])
-    ax.set_yticks([0, 50, 100])
+    ends, ticks = (0, 100), [0, 50, 100]
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xticks=ticks, yticks=ticks)
     plain(ax)
 
 
@@ -183,10 +160,7 @@ def legend_below(figure: Figure, axes: Sequence[Axes], *, columns: int = 3) -> f
         handles, names = ax.get_legend_handles_labels()
         for handle, name in zip(handles, names, strict=True):
             found.setdefault(name, handle)
-    if not found:
-        return 0.0
-    legend = _widest_legend(figure, list(found), list(found.values()), columns)
-    return _extent(figure, legend)[1]
+    return _widest_legend(figure, list(found), list(found.values()), columns)
 
 
 def legend_of(
@@ -197,20 +171,20 @@ def legend_of(
     `marks` come last, below the entries, which keep their own order in columns.
     """
     named = {**entries, **(marks or {})}
-    if not named:
-        return 0.0
     room = figure.get_figwidth() - 2 * _EDGE - 0.4  # the last for the sample before each name
     # Some versions of matplotlib leave out a name that begins with an underscore.
     names = [fold(f"\u200a{name}" if name.startswith("_") else name, room) for name in named]
     last = len(named) - len(entries)
-    legend = _widest_legend(figure, names, list(named.values()), len(names), last=last)
-    return _extent(figure, legend)[1]
+    return _widest_legend(figure, names, list(named.values()), len(names), last=last)
 
 
 def _widest_legend(
     figure: Figure, names: Sequence[str], handles: Sequence[Artist], most: int, *, last: int = 0
-) -> Legend:
-    """The legend with the most columns that the figure is wide enough for, and even rows."""
+) -> float:
+    """The legend with the most columns that the figure is wide enough for, and even rows.
+
+    Returns its height in inches, 0 without names.
+    """
     for columns in range(min(most, len(names)), 0, -1):
         rows = math.ceil(len(names) / columns)
         order = range(len(names))
@@ -223,10 +197,11 @@ def _widest_legend(
             ncols=columns, fontsize=SMALL, frameon=False, handlelength=2.7, columnspacing=1.4,
             labelspacing=0.35, borderpad=0.1,
         )  # fmt: skip
-        if columns == 1 or _extent(figure, legend)[0] <= figure.get_figwidth() - 2 * _EDGE:
-            return legend
+        width, height = _extent(figure, legend)
+        if columns == 1 or width <= figure.get_figwidth() - 2 * _EDGE:
+            return height
         legend.remove()
-    raise AssertionError("a legend of one column was not returned")
+    return 0.0
 
 
 def _marks_below(entries: int, marks: int, columns: int) -> list[int]:

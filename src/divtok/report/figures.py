@@ -15,28 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from divtok.evaluate.curves import CountPoint, ReliabilityCurve
 from divtok.evaluate.fit import ThetaFit
-from divtok.report.figure_style import (
-    BLUE,
-    COLUMN_WIDTH,
-    DARK,
-    DASHED,
-    GREY,
-    LEAST,
-    NORMAL,
-    SMALL,
-    TEXT_WIDTH,
-    VERMILLION,
-    legend_below,
-    look,
-    new_figure,
-    note,
-    numbers,
-    percent_square,
-    plain,
-    set_height,
-    text_width,
-)
-from divtok.report.labels import label
+from divtok.report import figure_style as style
+from divtok.report.tables import label
 from divtok.report.text import plot_text
 from divtok.store.atomic import make_folder, write_bytes_atomically, write_text_atomically
 
@@ -70,42 +50,38 @@ class ReliabilityPanel:
         curve = self.curve
         # Above the panel, since a line can pass through any corner of it.
         figure = "" if curve.ece is None else f"\nECE {curve.ece * 100:.1f} %"
-        ax.set_title(plot_text(self.title) + figure, fontsize=NORMAL, pad=5)
-        percent_square(ax)
+        ax.set_title(plot_text(self.title) + figure, fontsize=style.NORMAL, pad=5)
+        style.percent_square(ax)
         if curve.reason is not None:
-            note(ax, curve.reason)
+            style.note(ax, curve.reason)
             return
         ax.bar(
             curve.edges[:-1] * 100, curve.proportion * 100, width=100 / len(curve.proportion),
-            align="edge", color=GREY, edgecolor="white", linewidth=0.3, zorder=1,
+            align="edge", color=style.GREY, edgecolor="white", linewidth=0.3, zorder=1,
             label="share of responses",
         )  # fmt: skip
         ax.plot(
-            [0, 100], [0, 100], color=DARK, linewidth=0.8, linestyle=DASHED, zorder=2,
+            [0, 100], [0, 100], color=style.DARK, linewidth=0.8, linestyle=style.DASHED, zorder=2,
             label="perfect calibration",
         )  # fmt: skip
         there = curve.draws > 0
         x, y = curve.mean_confidence[there] * 100, curve.accuracy[there] * 100
         sd = curve.accuracy_sd[there] * 100
-        ax.fill_between(x, y - sd, y + sd, color=BLUE, alpha=0.25, linewidth=0, zorder=3)
+        ax.fill_between(x, y - sd, y + sd, color=style.BLUE, alpha=0.25, linewidth=0, zorder=3)
         ax.plot(
-            x, y, color=BLUE, marker="o", markersize=2.6, linewidth=1.2, zorder=4, clip_on=False,
-            label="accuracy, mean ± sd over draws",
+            x, y, color=style.BLUE, marker="o", markersize=2.6, linewidth=1.2, zorder=4,
+            clip_on=False, label="accuracy, mean ± sd over draws",
         )  # fmt: skip
 
     def values(self) -> dict[str, Any]:
-        c = self.curve
+        arrays = ("edges", "mean_confidence", "accuracy", "accuracy_sd", "proportion")
         return {
-            "estimator": c.estimator,
-            "reason": c.reason,
-            "ece": c.ece,
-            "n_per_class": c.n_per_class,
-            "edges": numbers(c.edges),
-            "mean_confidence": numbers(c.mean_confidence),
-            "accuracy": numbers(c.accuracy),
-            "accuracy_sd": numbers(c.accuracy_sd),
-            "proportion": numbers(c.proportion),
-            "draws": [int(d) for d in c.draws],
+            **{
+                name: getattr(self.curve, name)
+                for name in ("estimator", "reason", "ece", "n_per_class")
+            },
+            **{name: style.numbers(getattr(self.curve, name)) for name in arrays},
+            "draws": self.curve.draws.tolist(),
         }
 
 
@@ -129,9 +105,9 @@ class ReliabilityDisplay:
         n = len(self.panels)
         across = min(n, 5)  # the usual estimators in one row
         down = math.ceil(n / across)
-        width = min(TEXT_WIDTH, max(COLUMN_WIDTH, 1.75 * across))
+        width = min(style.TEXT_WIDTH, max(style.COLUMN_WIDTH, 1.75 * across))
         side = min(1.75, (width - 0.45) / across - 0.18)  # inches: of a square panel
-        figure = new_figure(self.title, width=width, height=side * down)
+        figure = style.new_figure(self.title, width=width, height=side * down)
         axes = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
         for number, ax in enumerate(axes):
             if number >= n:
@@ -141,11 +117,11 @@ class ReliabilityDisplay:
             # The panel above an empty place carries the axis of its column.
             if number + across >= n:
                 ax.tick_params(labelbottom=True)
-                ax.set_xlabel("mean confidence (%)", fontsize=SMALL)
+                ax.set_xlabel("mean confidence (%)", fontsize=style.SMALL)
             if number % across == 0:
-                ax.set_ylabel("accuracy, share (%)", fontsize=SMALL)
-        below = legend_below(figure, axes[:n])
-        set_height(figure, (side + 0.45) * down + 0.35 + below)
+                ax.set_ylabel("accuracy, share (%)", fontsize=style.SMALL)
+        below = style.legend_below(figure, axes[:n])
+        style.set_height(figure, (side + 0.45) * down + 0.35 + below)
         return figure
 
     def values(self) -> dict[str, Any]:
@@ -155,68 +131,55 @@ class ReliabilityDisplay:
 
 @dataclass(frozen=True, slots=True)
 class CountDisplay:
-    """Accuracy against the number of divergent tokens, one line for each named series."""
+    """Accuracy against the number of divergent tokens."""
 
     title: str
-    series: tuple[tuple[str, tuple[CountPoint, ...]], ...]
+    points: tuple[CountPoint, ...]
 
     def plot(self, ax: Axes) -> None:
         """Accuracy in percent with 95 % Wilson intervals."""
-        step = 0.14  # apart, so that the intervals of several series do not hide each other
-        for number, (name, points) in enumerate(self.series):
-            colour, marker = look(number)
-            shift = step * (number - (len(self.series) - 1) / 2)
-            known = [
-                (p.count + shift, 100 * p.accuracy, 100 * p.low, 100 * p.high)
-                for p in points
-                if p.accuracy is not None and p.low is not None and p.high is not None
-            ]
-            ends = [[y - low for _, y, low, _ in known], [high - y for _, y, _, high in known]]
-            ax.errorbar(
-                [k[0] for k in known], [k[1] for k in known], yerr=ends, color=colour,
-                marker=marker, markersize=3, linewidth=1.2, elinewidth=0.8, capsize=1.5,
-                label=plot_text(name),
-            )  # fmt: skip
-        points = self.series[0][1]
-        names = [f"≥{p.count}" if p.and_more else str(p.count) for p in points]
-        ax.set_xticks([p.count for p in points], names)
-        ax.set_xlim(-0.6, points[-1].count + 0.6)
+        known = [
+            (p.count, 100 * p.accuracy, 100 * p.low, 100 * p.high)
+            for p in self.points
+            if p.accuracy is not None and p.low is not None and p.high is not None
+        ]
+        ends = [[y - low for _, y, low, _ in known], [high - y for _, y, _, high in known]]
+        colour, marker = style.look(0)
+        ax.errorbar(
+            [k[0] for k in known], [k[1] for k in known], yerr=ends, color=colour, marker=marker,
+            markersize=3, linewidth=1.2, elinewidth=0.8, capsize=1.5,
+        )  # fmt: skip
+        names = [f"≥{p.count}" if p.and_more else str(p.count) for p in self.points]
+        ax.set_xticks([p.count for p in self.points], names)
+        ax.set_xlim(-0.6, self.points[-1].count + 0.6)
         ax.set_ylim(-3, 103)  # room for whole markers at both ends
-        ax.set_xlabel("divergent tokens in the response (count)", fontsize=NORMAL)
-        ax.set_ylabel("accuracy (%)", fontsize=NORMAL)
-        plain(ax, grid=True)
+        ax.set_xlabel("divergent tokens in the response (count)", fontsize=style.NORMAL)
+        ax.set_ylabel("accuracy (%)", fontsize=style.NORMAL)
+        style.plain(ax, grid=True)
 
     def plot_numbers(self, ax: Axes) -> None:
         """How many responses are behind each point."""
-        n = len(self.series)
-        width = 0.8 / n
-        for number, (_, points) in enumerate(self.series):
-            x = [p.count + width * (number - (n - 1) / 2) for p in points]
-            colour = GREY if n == 1 else look(number)[0]
-            bars = ax.bar(x, [p.n for p in points], width=width, color=colour)
-            if n == 1:
-                widest = max(text_width(str(p.n), LEAST) for p in points)
-                across = (widest + 0.03) * len(points) <= COLUMN_WIDTH - 0.6
-                ax.bar_label(
-                    bars, fontsize=LEAST, padding=1.5, color=DARK, rotation=0 if across else 90
-                )
-                ax.margins(y=0.3 if across else 0.9)
-        ax.set_ylabel("responses", fontsize=SMALL)
+        counts, sizes = [p.count for p in self.points], [p.n for p in self.points]
+        bars = ax.bar(counts, sizes, width=0.8, color=style.GREY)
+        widest = max(style.text_width(str(n), style.LEAST) for n in sizes)
+        across = (widest + 0.03) * len(sizes) <= style.COLUMN_WIDTH - 0.6
+        turned = 0 if across else 90
+        ax.bar_label(bars, fontsize=style.LEAST, padding=1.5, color=style.DARK, rotation=turned)
+        ax.margins(y=0.3 if across else 0.9)
+        ax.set_ylabel("responses", fontsize=style.SMALL)
         ax.locator_params(axis="y", nbins=3, integer=True)
-        plain(ax)
+        style.plain(ax)
         ax.tick_params(labelbottom=False, bottom=False)
 
     def figure(self) -> Figure:
-        figure = new_figure(self.title, width=COLUMN_WIDTH, height=3.0)
+        figure = style.new_figure(self.title, width=style.COLUMN_WIDTH, height=3.0)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
         self.plot(bottom)
         self.plot_numbers(top)
-        if len(self.series) > 1:
-            legend_below(figure, [bottom], columns=2)
         return figure
 
     def values(self) -> dict[str, Any]:
-        series = [{"name": name, "points": [asdict(p) for p in ps]} for name, ps in self.series]
+        series = [{"name": "accuracy", "points": [asdict(p) for p in self.points]}]
         return {"figure": "accuracy_by_count", "title": self.title, "series": series}
 
 
@@ -231,8 +194,8 @@ class ThetaDisplay:
         """Both metrics in percent on one axis."""
         theta = [p.theta for p in self.fit.curve]
         lines = (
-            ([p.ece for p in self.fit.curve], BLUE, "o", "ECE (lower is better)"),
-            ([p.auroc for p in self.fit.curve], VERMILLION, "s", "AUROC (higher is better)"),
+            ([p.ece for p in self.fit.curve], style.BLUE, "o", "ECE (lower is better)"),
+            ([p.auroc for p in self.fit.curve], style.VERMILLION, "s", "AUROC (higher is better)"),
         )
         for values, colour, marker, name in lines:
             ax.plot(
@@ -240,17 +203,19 @@ class ThetaDisplay:
                 linewidth=1.2, label=name,
             )  # fmt: skip
         chosen = f"chosen theta: {self.fit.theta:g} bits"
-        ax.axvline(self.fit.theta, color=DARK, linewidth=0.9, linestyle=DASHED, label=chosen)
-        ax.set_xlabel("theta (bits)", fontsize=NORMAL)
-        ax.set_ylabel("ECE, AUROC (%)", fontsize=NORMAL)
+        ax.axvline(
+            self.fit.theta, color=style.DARK, linewidth=0.9, linestyle=style.DASHED, label=chosen
+        )
+        ax.set_xlabel("theta (bits)", fontsize=style.NORMAL)
+        ax.set_ylabel("ECE, AUROC (%)", fontsize=style.NORMAL)
         ax.set_ylim(0, 100)
-        plain(ax, grid=True)
+        style.plain(ax, grid=True)
 
     def figure(self) -> Figure:
-        figure = new_figure(self.title, width=COLUMN_WIDTH, height=2.9)
+        figure = style.new_figure(self.title, width=style.COLUMN_WIDTH, height=2.9)
         ax = figure.subplots()
         self.plot(ax)
-        legend_below(figure, [ax], columns=2)
+        style.legend_below(figure, [ax], columns=2)
         return figure
 
     def values(self) -> dict[str, Any]:

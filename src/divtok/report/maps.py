@@ -13,25 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from divtok.errors import DataError
-from divtok.report.figure_style import (
-    COLUMN_WIDTH,
-    NORMAL,
-    PALE,
-    SMALL,
-    TEXT_WIDTH,
-    check_format,
-    fold,
-    gaps,
-    legend_of,
-    lines_height,
-    new_figure,
-    pieces,
-    set_height,
-    text_width,
-    turn_if_wide,
-    turned_height,
-)
+from divtok.report import figure_style as style
 from divtok.report.text import plot_text
 
 if TYPE_CHECKING:
@@ -55,31 +37,23 @@ class HeatMap:
     format: str
     unit: str
 
-    def __post_init__(self) -> None:
-        if len({len(row) for row in self.values}) > 1:
-            lengths = ", ".join(str(len(row)) for row in self.values)
-            raise DataError(f"The map {self.title!r} has rows of unequal length: {lengths}.")
-        if not all(math.isfinite(v) for v in self._known()):
-            raise DataError(
-                f"The map {self.title!r} has a value that is not finite.",
-                next_step="A missing value is None.",
-            )
-        check_format(self.format, f"The map {self.title!r}")
-
     @property
     def heading(self) -> str:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def widest(self) -> float:
         """The width in inches of the longest number."""
-        return max((text_width(self.format.format(v), SMALL) for v in self._known()), default=0.0)
+        return max(
+            (style.text_width(self.format.format(v), style.SMALL) for v in self._known()),
+            default=0.0,
+        )
 
     def plot(self, ax: Axes) -> Artist | None:
         """Coloured cells with their numbers; returns a sample of a blank cell if there is one."""
         from matplotlib.patches import Rectangle
 
         image = ax.imshow(
-            [gaps(row) for row in self.values], cmap=_COLOURS, aspect="auto",
+            [style.gaps(row) for row in self.values], cmap=_COLOURS, aspect="auto",
             interpolation="nearest", zorder=1,
         )  # fmt: skip
         blank = None
@@ -87,7 +61,7 @@ class HeatMap:
             for column, value in enumerate(values):
                 if value is None:
                     blank = Rectangle(
-                        (column - 0.5, row - 0.5), 1, 1, facecolor="#F4F4F4", edgecolor=PALE,
+                        (column - 0.5, row - 0.5), 1, 1, facecolor="#F4F4F4", edgecolor=style.PALE,
                         hatch="////", linewidth=0, zorder=1.5,
                     )  # fmt: skip
                     ax.add_patch(blank)
@@ -95,7 +69,7 @@ class HeatMap:
                 cell = image.to_rgba(np.array([value]))[0]
                 ax.text(
                     column, row, plot_text(self.format.format(value)), ha="center", va="center",
-                    fontsize=SMALL, color=_readable_on(cell), zorder=3,
+                    fontsize=style.SMALL, color=_readable_on(cell), zorder=3,
                 )  # fmt: skip
         return blank
 
@@ -115,21 +89,10 @@ class MapsDisplay:
     columns: tuple[str, ...]
     maps: tuple[HeatMap, ...]
 
-    def __post_init__(self) -> None:
-        if not (self.rows and self.columns and self.maps):
-            raise DataError(f"The figure {self.figure_name!r} has no maps, rows or columns.")
-        for one in self.maps:
-            shape = (len(one.values), len(one.values[0]) if one.values else 0)
-            if shape != (len(self.rows), len(self.columns)):
-                raise DataError(
-                    f"The map {one.title!r} has {shape[0]} rows of {shape[1]} values for "
-                    f"{len(self.rows)} rows and {len(self.columns)} columns.",
-                )
-
     def figure(self) -> Figure:
         layout = self._layout()
         down = math.ceil(len(self.maps) / layout.across)
-        figure = new_figure(self.title, width=layout.width, height=2.0)
+        figure = style.new_figure(self.title, width=layout.width, height=2.0)
         grid = figure.subplots(down, layout.across, squeeze=False)
         blanks: list[Artist] = []
         for number, ax in enumerate(grid.flat):
@@ -138,14 +101,14 @@ class MapsDisplay:
                 continue
             blank = self.maps[number].plot(ax)
             blanks += [] if blank is None else [blank]
-            heading = fold(self.maps[number].heading, layout.map_width, size=NORMAL)
-            ax.set_title(heading, fontsize=NORMAL, pad=4)
+            heading = style.fold(self.maps[number].heading, layout.map_width, size=style.NORMAL)
+            ax.set_title(heading, fontsize=style.NORMAL, pad=4)
             left = number % layout.across == 0
             lowest = number + layout.across >= len(self.maps)
             self._name_axes(ax, layout, left=left, lowest=lowest)
-        below = legend_of(figure, {"no value": blanks[0]}) if blanks else 0.0
+        below = style.legend_of(figure, {"no value": blanks[0]}) if blanks else 0.0
         rows = sum(max(_beside_cells(ax) for ax in row) for row in grid)
-        set_height(figure, down * layout.cell_height * len(self.rows) + rows + below)
+        style.set_height(figure, down * layout.cell_height * len(self.rows) + rows + below)
         return figure
 
     def values(self) -> dict[str, Any]:
@@ -154,29 +117,42 @@ class MapsDisplay:
 
     def _layout(self) -> _Layout:
         """As many maps in a row as leave room for every number, and cells as wide as is useful."""
-        rows = tuple(fold(name, _LONGEST_NAME) for name in self.rows)
-        longest = max(text_width(line, SMALL) for name in rows for line in name.split("\n"))
-        side = longest + 0.15 + lines_height(fold(self.row_label, 1.0).count("\n") + 1, SMALL)
-        room = TEXT_WIDTH - side
+        rows = tuple(style.fold(name, _LONGEST_NAME) for name in self.rows)
+        longest = max(
+            style.text_width(line, style.SMALL) for name in rows for line in name.split("\n")
+        )
+        side = (
+            longest
+            + 0.15
+            + style.lines_height(style.fold(self.row_label, 1.0).count("\n") + 1, style.SMALL)
+        )
+        room = style.TEXT_WIDTH - side
         least = max(one.widest() for one in self.maps) + 0.08
-        word = max(text_width(part, SMALL) for name in self.columns for part in pieces(name)) + 0.06
+        word = (
+            max(
+                style.text_width(part, style.SMALL)
+                for name in self.columns
+                for part in style.pieces(name)
+            )
+            + 0.06
+        )
         cells = {n: (room / n - _BETWEEN) / len(self.columns) for n in range(1, len(self.maps) + 1)}
         across = max((n for n, cell in cells.items() if cell >= least), default=1)
         cell = min(cells[across], max(least, word, _CELL_WIDTH))
-        width = max(COLUMN_WIDTH, side + across * (cell * len(self.columns) + _BETWEEN))
+        width = max(style.COLUMN_WIDTH, side + across * (cell * len(self.columns) + _BETWEEN))
         cell = ((width - side) / across - _BETWEEN) / len(self.columns)
-        folded = tuple(fold(name, cell - 0.04) for name in self.columns)
+        folded = tuple(style.fold(name, cell - 0.04) for name in self.columns)
         if word > cell or max(name.count("\n") for name in folded) > _MOST_LINES - 1:
             folded = tuple(plot_text(name) for name in self.columns)
         lines = max(name.count("\n") + 1 for name in rows)
-        height = max(_CELL_HEIGHT, lines_height(lines, SMALL))
+        height = max(_CELL_HEIGHT, style.lines_height(lines, style.SMALL))
         return _Layout(across, width, cell, height, rows, folded)
 
     def _name_axes(self, ax: Axes, layout: _Layout, *, left: bool, lowest: bool) -> None:
         """Names of rows and columns, once for all maps of a row or column."""
         ax.set_xticks(range(len(self.columns)), layout.columns)
         ax.set_yticks(range(len(self.rows)), layout.rows)
-        ax.tick_params(labelsize=SMALL, length=0, pad=2, labelleft=left, labelbottom=lowest)
+        ax.tick_params(labelsize=style.SMALL, length=0, pad=2, labelleft=left, labelbottom=lowest)
         ax.spines[:].set_visible(False)
         # White lines between the cells.
         ax.set_xticks([i - 0.5 for i in range(1, len(self.columns))], minor=True)
@@ -184,12 +160,12 @@ class MapsDisplay:
         ax.grid(which="minor", color="white", linewidth=1.2, zorder=2)
         ax.tick_params(which="minor", length=0)
         if lowest:
-            ax.set_xlabel(fold(self.column_label, layout.map_width), fontsize=SMALL)
+            ax.set_xlabel(style.fold(self.column_label, layout.map_width), fontsize=style.SMALL)
             if layout.columns == tuple(plot_text(name) for name in self.columns):
-                turn_if_wide(ax, self.columns, room=layout.cell_width - 0.04)
+                style.turn_if_wide(ax, self.columns, room=layout.cell_width - 0.04)
         if left:
             height = max(1.0, layout.cell_height * len(self.rows))
-            ax.set_ylabel(fold(self.row_label, height), fontsize=SMALL)
+            ax.set_ylabel(style.fold(self.row_label, height), fontsize=style.SMALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +188,8 @@ def _beside_cells(ax: Axes) -> float:
     """The height in inches of a map's heading, names and axis label."""
     names = max((text.get_text().count("\n") + 1 for text in ax.get_xticklabels()), default=0)
     axis = ax.get_xlabel().count("\n") + 1 + names if ax.get_xlabel() else 0
-    heading = lines_height(ax.get_title().count("\n") + 1, NORMAL)
-    return heading + lines_height(axis, SMALL) + turned_height(ax) + 0.2
+    heading = style.lines_height(ax.get_title().count("\n") + 1, style.NORMAL)
+    return heading + style.lines_height(axis, style.SMALL) + style.turned_height(ax) + 0.2
 
 
 def _readable_on(colour: npt.NDArray[np.float64]) -> str:

@@ -5,33 +5,15 @@ Knows numbers, names and units, not what they mean: percentages arrive as percen
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from divtok.errors import DataError
-from divtok.report.figure_style import (
-    COLUMN_WIDTH,
-    GREY,
-    NORMAL,
-    SMALL,
-    TEXT_WIDTH,
-    few_ticks,
-    fold,
-    legend_of,
-    lines_height,
-    new_figure,
-    note,
-    plain,
-    set_height,
-    text_width,
-    turn_if_wide,
-    turned_height,
-)
-from divtok.report.lines import LineSeries
+from divtok.report import figure_style as style
 from divtok.report.text import plot_text
 
 if TYPE_CHECKING:
@@ -42,6 +24,62 @@ if TYPE_CHECKING:
 # Inches: a row of panels, the longest line of a y axis's label, and its numbers and label.
 _ROW, _Y_LABEL, _SIDE = 1.55, 1.25, 0.55
 _ASIDE = 0.16  # of the distance between two places of the x axis
+
+
+_SPARSE = 5  # markers along a line that has none at every point
+
+
+@dataclass(frozen=True, slots=True)
+class LineSeries:
+    """One series: `y` against `x`, both [N]; a missing y breaks the line.
+
+    `low` and `high`, [N], are the ends of an interval at each point. `series` chooses colour and
+    marker. Without `markers` only a few points are marked, which tells lines apart without colour.
+    """
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float | None, ...]
+    series: int
+    dashed: bool = False
+    low: tuple[float | None, ...] | None = None
+    high: tuple[float | None, ...] | None = None
+    markers: bool = False
+
+    @property
+    def has_values(self) -> bool:
+        return any(y is not None for y in self.y)
+
+    @property
+    def look(self) -> tuple[str, str, bool]:
+        return (*style.look(self.series), self.dashed)
+
+    def plot(self, ax: Axes, *, place: int = 0, of: int = 1, shift: float = 0.0) -> Artist:
+        """Draw the line, the `place`-th `of` several, moved along x by `shift`."""
+        colour, marker, dashed = self.look
+        x, y = np.array(self.x) + shift, style.gaps(self.y)
+        if self.low is not None and self.high is not None:
+            low, high = style.gaps(self.low), style.gaps(self.high)
+            # From end to end, since a resampled interval need not hold its point.
+            ax.errorbar(
+                x, (low + high) / 2, yerr=(high - low) / 2, fmt="none", ecolor=colour,
+                elinewidth=0.8, capsize=1.5, capthick=0.8,
+            )  # fmt: skip
+        (line,) = ax.plot(
+            x, y, color=colour, linewidth=1.1, linestyle=style.DASHED if dashed else "-",
+            marker=marker, markersize=3.4 if marker != "D" else 3.0, markeredgewidth=0.8,
+            markerfacecolor="white" if dashed else colour,
+            markevery=None if self.markers else self._marked(place, of),
+        )  # fmt: skip
+        return line
+
+    def _marked(self, place: int, of: int) -> list[int]:
+        """A few points of this line, others than nearby lines mark, and all without a neighbour."""
+        known = [i for i, y in enumerate(self.y) if y is not None]
+        step = max(1, len(known) // _SPARSE)
+        sparse = known[(place * step) // of :: step]
+        near = set(known)
+        return sorted({*sparse, *(i for i in known if not {i - 1, i + 1} & near)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,56 +97,40 @@ class Panel:
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        what = f"The panel {self.title!r}"
-        if (self.reason is None) != bool(self.lines):
-            raise DataError(
-                f"{what} needs lines, or a reason why there are none, and not both.",
-                next_step=f"Got {len(self.lines)} lines and the reason {self.reason!r}.",
-            )
-        for kind, found in (
-            ("label", Counter(line.label for line in self.lines)),
-            ("look", Counter(line.look for line in self.lines)),
-        ):
-            if found and max(found.values()) > 1:
-                twice = next(key for key, n in found.items() if n > 1)
+        for kind in ("label", "look"):
+            found = [getattr(line, kind) for line in self.lines]
+            twice = next((one for one in found if found.count(one) > 1), None)
+            if twice is not None:
                 raise DataError(
-                    f"{what} has two lines with the same {kind}, {twice}.",
+                    f"The panel {self.title!r} has two lines with the same {kind}, {twice}.",
                     next_step="Give each line its own series, or dashes.",
                 )
-        if self.mark_label is not None and self.mark is None:
-            raise DataError(f"{what} names a mark, {self.mark_label!r}, that is not given.")
-        if self.x_ticks is not None and not self.x_ticks:
-            raise DataError(f"{what} has an empty list of ticks.", next_step="Leave it out.")
-        ticks = () if self.x_ticks is None else tuple(x for x, _ in self.x_ticks)
-        marks = () if self.mark is None else (self.mark,)
-        if not all(math.isfinite(v) for v in (*ticks, *marks, *(self.y_range or ()))):
-            raise DataError(f"{what} has a mark, tick or range that is not finite.")
-        if self.y_range is not None and self.y_range[0] >= self.y_range[1]:
-            raise DataError(f"{what} has an empty y range, {self.y_range}.")
 
     @property
     def has_values(self) -> bool:
         return any(line.has_values for line in self.lines)
 
-    def plot(self, ax: Axes, *, inches: float = COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
+    def plot(self, ax: Axes, *, inches: float = style.COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
         """Draw on `ax`, about `inches` wide; what there is to explain, by name."""
         named: dict[str, Artist] = {}
-        ax.set_title(fold(self.title, inches, size=NORMAL), fontsize=NORMAL, pad=4)
-        ax.set_xlabel(fold(self.x_label, inches), fontsize=SMALL)
-        ax.set_ylabel(fold(self.y_label, _Y_LABEL), fontsize=SMALL)
-        plain(ax, grid=self.has_values)
+        ax.set_title(
+            style.fold(self.title, inches, size=style.NORMAL), fontsize=style.NORMAL, pad=4
+        )
+        ax.set_xlabel(style.fold(self.x_label, inches), fontsize=style.SMALL)
+        ax.set_ylabel(style.fold(self.y_label, _Y_LABEL), fontsize=style.SMALL)
+        style.plain(ax, grid=self.has_values)
         ax.margins(x=0.03)
-        few_ticks(ax, "x", max(2, min(7, int(inches / (self._number_width() + 0.08)))))
-        few_ticks(ax, "y", 6)
+        style.few_ticks(ax, "x", max(2, min(7, int(inches / (self._number_width() + 0.08)))))
+        style.few_ticks(ax, "y", 6)
         if not self.has_values:
-            note(ax, self.reason or "no values", inches=0.85 * inches)
+            style.note(ax, self.reason or "no values", inches=0.85 * inches)
         for place, line in enumerate(self.lines):
             shift = self._shift(line)
             drawn = line.plot(ax, place=place, of=len(self.lines), shift=shift)
             if line.has_values:
                 named[line.label] = drawn
         if self.mark is not None and self.has_values:
-            band = ax.axvline(self.mark, color=GREY, linewidth=4, alpha=0.75, zorder=0.5)
+            band = ax.axvline(self.mark, color=style.GREY, linewidth=4, alpha=0.75, zorder=0.5)
             if self.mark_label is not None:
                 named[self.mark_label] = band
         if self.y_range is not None:
@@ -120,7 +142,7 @@ class Panel:
             beside = min(0.4 * self._gap(), 0.06 * (last - first) or 1.0)
             ax.set_xlim(first - beside, last + beside)
             share = self._gap() / (last - first + 2 * beside)
-            turn_if_wide(ax, names, room=0.95 * inches * share)
+            style.turn_if_wide(ax, names, room=0.95 * inches * share)
         return named
 
     def _shift(self, line: LineSeries) -> float:
@@ -137,7 +159,7 @@ class Panel:
         """About the width in inches of the longest number below the x axis."""
         ends = [x for line in self.lines for x in (line.x[:1] + line.x[-1:])]
         written = [f"{x:.0f}" if abs(x) >= 100 else f"{x:.2g}" for x in ends]
-        return max((text_width(text, SMALL) for text in written), default=0.0)
+        return max((style.text_width(text, style.SMALL) for text in written), default=0.0)
 
     def _gap(self) -> float:
         places = sorted({x for x, _ in self.x_ticks or ()})
@@ -157,8 +179,6 @@ class PanelsDisplay:
     rows: tuple[tuple[Panel, ...], ...]
 
     def __post_init__(self) -> None:
-        if not self.rows or not all(self.rows):
-            raise DataError(f"The figure {self.figure_name!r} has a row without panels.")
         looks: dict[str, tuple[str, str, bool]] = {}
         for line in (line for _, _, panel in self._places() for line in panel.lines):
             if looks.setdefault(line.label, line.look) != line.look:
@@ -167,16 +187,13 @@ class PanelsDisplay:
                     f"{self.figure_name!r}, which share a legend.",
                     next_step="Give it the same series and dashes in all of them.",
                 )
-        twice = {panel.mark_label for _, _, panel in self._places()} & set(looks)
-        if twice:
-            raise DataError(f"{self.figure_name!r} has a line and a mark named {twice.pop()!r}.")
 
     def figure(self) -> Figure:
         across, down = max(len(row) for row in self.rows), len(self.rows)
-        width = COLUMN_WIDTH if across == 1 else TEXT_WIDTH
+        width = style.COLUMN_WIDTH if across == 1 else style.TEXT_WIDTH
         sides = (max(self._side(row, column) for row in range(down)) for column in range(across))
         inches = (width - sum(sides)) / across - 0.05
-        figure = new_figure(self.title, width=width, height=_ROW * down)
+        figure = style.new_figure(self.title, width=width, height=_ROW * down)
         grid = figure.subplots(down, across, squeeze=False)
         named: dict[str, Artist] = {}
         for ax in grid.flat:
@@ -188,13 +205,13 @@ class PanelsDisplay:
                 named.setdefault(name, artist)
         self._only_outer(grid)
         marks = {panel.mark_label for _, _, panel in self._places()}
-        below = legend_of(
+        below = style.legend_of(
             figure,
             {name: artist for name, artist in named.items() if name not in marks},
             {name: artist for name, artist in named.items() if name in marks},
         )
         rows = _ROW * down + sum(max(_beyond_one_line(ax) for ax in row) for row in grid)
-        set_height(figure, rows + 0.35 + below)
+        style.set_height(figure, rows + 0.35 + below)
         return figure
 
     def values(self) -> dict[str, Any]:
@@ -215,8 +232,8 @@ class PanelsDisplay:
         panel = self._panel(row, column)
         if panel is None or _same(_y_axis, panel, self._panel(row, column - 1)):
             return 0.12
-        lines = fold(panel.y_label, _Y_LABEL).count("\n") + 1
-        return _SIDE - 0.12 + lines_height(lines, SMALL)
+        lines = style.fold(panel.y_label, _Y_LABEL).count("\n") + 1
+        return _SIDE - 0.12 + style.lines_height(lines, style.SMALL)
 
     def _share(self, grid: Any) -> None:
         """One y scale along a row and one x scale down a column, where both mean the same."""
@@ -257,8 +274,12 @@ class PanelsDisplay:
 
 def _beyond_one_line(ax: Axes) -> float:
     """The height in inches that a panel's title and x axis take beyond a line each."""
-    titles = lines_height(ax.get_title().count("\n"), NORMAL)
-    return titles + lines_height(ax.get_xlabel().count("\n"), SMALL) + turned_height(ax)
+    titles = style.lines_height(ax.get_title().count("\n"), style.NORMAL)
+    return (
+        titles
+        + style.lines_height(ax.get_xlabel().count("\n"), style.SMALL)
+        + style.turned_height(ax)
+    )
 
 
 def _y_axis(panel: Panel) -> tuple[Any, ...]:

@@ -15,8 +15,9 @@ from typing import Literal
 from divtok.errors import DataError
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.evaluate.scored_group import EXCLUSION_REASONS
-from divtok.records import Evaluation, Interval, Scalar
-from divtok.report.labels import in_order, label, supervised
+from divtok.records import Evaluation, Scalar
+from divtok.score.facts import FACTS
+from divtok.score.registry import ESTIMATORS
 
 Cell = float | int | str | None
 Kind = Literal["text", "integer", "percent"]
@@ -69,6 +70,28 @@ class ReportTable:
         return any(row.section is not None for row in self.rows)
 
 
+def default_labels() -> Mapping[str, str]:
+    """Estimator or fact -> label, in the order of columns; plug-ins are in it."""
+    shown = sorted([*ESTIMATORS, *FACTS.values()], key=lambda found: (found.order, found.name))
+    return {found.name: found.label for found in shown}
+
+
+def supervised() -> frozenset[str]:
+    """Estimators trained with labels: shown for reference, not ranked with the others."""
+    return frozenset(spec.name for spec in ESTIMATORS if spec.supervised)
+
+
+def label(estimator: str, labels: Mapping[str, str] | None = None) -> str:
+    return (default_labels() if labels is None else labels).get(estimator, estimator)
+
+
+def in_order(estimators: Iterable[str], labels: Mapping[str, str] | None = None) -> list[str]:
+    """Known estimators in the order of `labels`, then the others alphabetically; no repeats."""
+    known = default_labels() if labels is None else labels
+    present = set(estimators)
+    return [e for e in known if e in present] + sorted(present - set(known))
+
+
 def rank_marks(table: ReportTable, row: ReportRow) -> tuple[int, ...]:
     """For each cell 1 (best), 2 (second) or 0, among the row's ranked columns.
 
@@ -106,8 +129,8 @@ def metric_table(
     variants = _variants(evaluations)
     names = [
         (e, v)
-        for e in in_order((v[0] for v in variants.values()), labels)
-        for v in _variants_of(e, variants)
+        for e in in_order((name for name, _ in variants.values()), labels)
+        for v in sorted({params for name, params in variants.values() if name == e})
     ]
     unranked = supervised() if reference is None else set(reference)
     columns = (
@@ -123,7 +146,8 @@ def metric_table(
             for e, v in names
         ),
     )
-    groups = _groups(evaluations)
+    benchmarks = list(dict.fromkeys(e.benchmark for e in evaluations))
+    groups = dict(sorted(by_group(evaluations).items(), key=lambda g: benchmarks.index(g[0][0])))
     rows: list[ReportRow] = []
     for (benchmark, generator), members in groups.items():
         figures = {variants[id(e)]: getattr(e, metric) for e in members}
@@ -174,52 +198,24 @@ _LONG_KEYS = (
 
 
 def _long_row(e: Evaluation) -> ReportRow:
-    ece_low, ece_high = _ends(e.natural_ece_interval)
-    auroc_low, auroc_high = _ends(e.natural_auroc_interval)
-    cells: dict[str, Cell] = {
-        "benchmark": e.benchmark,
-        "generator": e.generator,
-        "estimator": e.estimator,
-        "params": json.dumps(dict(e.params), sort_keys=True) if e.params else None,
-        "n": e.n,
-        "accuracy": e.accuracy,
-        "n_scored": e.n_scored,
-        "n_balanced": e.n_balanced,
-        "ece": e.ece,
-        "ece_sd": e.ece_sd,
-        "auroc": e.auroc,
-        "auroc_sd": e.auroc_sd,
-        "natural_ece": e.natural_ece,
-        "natural_ece_low": ece_low,
-        "natural_ece_high": ece_high,
-        "natural_auroc": e.natural_auroc,
-        "natural_auroc_low": auroc_low,
-        "natural_auroc_high": auroc_high,
-        "brier": e.brier,
-        "aurc": e.aurc,
-        "excluded": e.excluded,
-        **{f"excluded_{r}": e.excluded_by.get(r) for r in EXCLUSION_REASONS},
-        "clipped": e.clipped,
-        "reason": e.reason,
-    }
-    return ReportRow(tuple(cells[key] for key in _LONG_KEYS))
-
-
-def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
-    return (None, None) if interval is None else (interval.low, interval.high)
+    cells: dict[str, Cell] = {f"excluded_{r}": e.excluded_by.get(r) for r in EXCLUSION_REASONS}
+    cells["params"] = json.dumps(dict(e.params), sort_keys=True) if e.params else None
+    for metric in ("natural_ece", "natural_auroc"):
+        interval = getattr(e, f"{metric}_interval")
+        for end in ("low", "high"):
+            cells[f"{metric}_{end}"] = None if interval is None else getattr(interval, end)
+    return ReportRow(tuple(cells[k] if k in cells else getattr(e, k) for k in _LONG_KEYS))
 
 
 Variant = tuple[str, str]  # estimator, and the parameters that tell it from its namesakes
 
 
-def _groups(evaluations: Sequence[Evaluation]) -> dict[tuple[str, str], list[Evaluation]]:
-    """By benchmark, then generator, both in order of first appearance."""
-    benchmarks = list(dict.fromkeys(e.benchmark for e in evaluations))
-    keys = sorted(
-        dict.fromkeys((e.benchmark, e.generator) for e in evaluations),
-        key=lambda k: benchmarks.index(k[0]),
-    )
-    return {k: [e for e in evaluations if (e.benchmark, e.generator) == k] for k in keys}
+def by_group(evaluations: Sequence[Evaluation]) -> dict[tuple[str, str], list[Evaluation]]:
+    """By benchmark and generator, in order of first appearance."""
+    groups: dict[tuple[str, str], list[Evaluation]] = {}
+    for e in evaluations:
+        groups.setdefault((e.benchmark, e.generator), []).append(e)
+    return groups
 
 
 def _variants(evaluations: Sequence[Evaluation]) -> dict[int, Variant]:
@@ -228,29 +224,19 @@ def _variants(evaluations: Sequence[Evaluation]) -> dict[int, Variant]:
     Parameters may differ between generators (each family has its theta) and still share a column.
     Only where one generator has an estimator twice do its parameters become part of the name.
     """
-    seen: set[tuple[str, str, str]] = set()
-    twice: set[str] = set()
-    for e in evaluations:
-        cell = (e.benchmark, e.generator, e.estimator)
-        if cell in seen:
-            twice.add(e.estimator)
-        seen.add(cell)
+    seen = Counter((e.benchmark, e.generator, e.estimator) for e in evaluations)
+    twice = {estimator for (_, _, estimator), times in seen.items() if times > 1}
     found = {
         id(e): (e.estimator, _params(e.params) if e.estimator in twice else "") for e in evaluations
     }
-    cells = [(e.benchmark, e.generator, *found[id(e)]) for e in evaluations]
-    repeated = {c for c in cells if cells.count(c) > 1}
-    if repeated:
+    cells = Counter((e.benchmark, e.generator, *found[id(e)]) for e in evaluations)
+    if repeated := [cell for cell, times in cells.items() if times > 1]:
         benchmark, generator, estimator, params = min(repeated)
         raise DataError(
             f"Estimator '{estimator}' {params} was evaluated twice for {generator} on {benchmark}.",
             next_step="Give each evaluation once.",
         )
     return found
-
-
-def _variants_of(estimator: str, variants: Mapping[int, Variant]) -> list[str]:
-    return sorted({params for name, params in variants.values() if name == estimator})
 
 
 def _variant_name(name: str, params: str) -> str:

@@ -23,11 +23,17 @@ from divtok.report.figures import (
     ThetaDisplay,
     save_figure,
 )
-from divtok.report.labels import in_order
 from divtok.report.notes import Note
 from divtok.report.render import RENDERERS, to_csv
 from divtok.report.summary import readme
-from divtok.report.tables import ReportColumn, ReportRow, ReportTable, long_table, metric_table
+from divtok.report.tables import (
+    ReportColumn,
+    ReportRow,
+    ReportTable,
+    in_order,
+    long_table,
+    metric_table,
+)
 from divtok.report.text import slug
 from divtok.store.atomic import make_folder, write_text_atomically
 
@@ -116,28 +122,16 @@ def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> R
         ReportColumn("usable_bins", "Usable bins", "integer"),
         ReportColumn("reason", "Reason"),
     )
-    rows = tuple(
-        ReportRow(
-            (
-                generator,
-                c.n,
-                c.length,
-                c.count,
-                c.length_within,
-                c.count_within,
-                c.usable_bins,
-                c.reason,
-            ),
-            section=benchmark,
-        )
-        for (benchmark, generator), c in found.items()
-    )
+    rows: list[ReportRow] = []
+    for (benchmark, generator), c in found.items():
+        figures = (c.n, c.length, c.count, c.length_within, c.count_within, c.usable_bins, c.reason)
+        rows.append(ReportRow((generator, *figures), section=benchmark))
     caption = (
         "AUROC in percent at natural prevalence. 'Equal length' compares only responses of the "
         "same length quintile, weighted by the pairs of correct and incorrect responses in it; "
         "50 means nothing is added there. Usable bins hold both kinds."
     )
-    return ReportTable("What the count adds at equal length", columns, rows, caption)
+    return ReportTable("What the count adds at equal length", columns, tuple(rows), caption)
 
 
 def _displays(
@@ -168,7 +162,7 @@ def _displays(
             add("reliability", name, f"reliability of each estimator, {name}", display)
         points = count_curve(group)
         if any(p.n for p in points):
-            by_count = CountDisplay(name, (("accuracy", points),))
+            by_count = CountDisplay(name, points)
             add("count", name, f"accuracy by number of divergent tokens, {name}", by_count)
     for name, fit in theta_fits.items():
         add("theta", name, f"ECE and AUROC against theta, {name}", ThetaDisplay(name, fit))
