@@ -84,7 +84,7 @@ def _registry(kind: Kind) -> tuple[Registry[Any], Callable[[Any], Row]]:
         return lambda thing: {name: getattr(thing, name) for name in names}
 
     about_estimators = ("label", "needs", "parameters", "ranking_only", "bounded")
-    return {
+    known: dict[Kind, tuple[Registry[Any], Callable[[Any], Row]]] = {
         Kind.ESTIMATORS: (ESTIMATORS, fields(*about_estimators)),
         Kind.EVIDENCE: (EVIDENCE, lambda e: {"table": e.layout and e.layout.name}),
         Kind.DIVERGENCES: (DIVERGENCES, fields("label", "column", "unit", "theta_unit")),
@@ -94,4 +94,5 @@ def _registry(kind: Kind) -> tuple[Registry[Any], Callable[[Any], Row]]:
         Kind.IMPORTERS: (IMPORTERS, fields()),
         Kind.BENCHMARKS: (BENCHMARKS, lambda b: {"source": b.source.describe()}),
         Kind.FAMILIES: (FAMILIES, dataclasses.asdict),
-    }[kind]
+    }
+    return known[kind]
