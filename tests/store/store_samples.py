@@ -78,7 +78,6 @@ traces = st.builds(
     dropped_mass_q=numbers,
     exact=st.booleans(),
     status=st.sampled_from(["ok", "empty", "too_long", "nonfinite"]),
-    others=st.just({}) | st.fixed_dictionaries({"total_variation": float32}),
     reason=reasons,
     others=st.dictionaries(st.sampled_from(FURTHER), float32),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from divtok.cli.options import JsonOption
+from divtok.cli.options import DTypesOption, JsonOption
+from divtok.cli.printing import print_json
 from divtok.config.run import RunConfig
 from divtok.errors import ModelError
 from divtok.models.load import DType
@@ -25,40 +25,30 @@ def check(
     pair: Annotated[
         tuple[str, str],
         typer.Option(
-            "--pair",
             help="The models p and q: hub ids, folders or packaged models.",
             metavar="P Q",
             show_default=False,
         ),
     ],
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
-    ] = "auto",
+    dtype: DTypesOption = "auto",
     device: Annotated[
-        str | None, typer.Option("--device", help="cpu, cuda or cuda:N; a GPU if there is one.")
+        str | None, typer.Option(help="cpu, cuda or cuda:N; a GPU if there is one.")
     ] = None,
     device_map: Annotated[
-        str | None,
-        typer.Option("--device-map", help="Spread the models over all GPUs, as in: auto"),
+        str | None, typer.Option(help="Spread the models over all GPUs, as in: auto")
     ] = None,
     length: Annotated[
         int | None,
         typer.Option(
-            "--length",
             min=1,
             help="Tokens of the longest response. Left out: 4096, or what the models can read.",
         ),
     ] = None,
     tokens: Annotated[
-        int | None,
-        typer.Option("--tokens", min=1, help="Tokens of the whole job, prompts included."),
+        int | None, typer.Option(min=1, help="Tokens of the whole job, prompts included.")
     ] = None,
-    revision_p: Annotated[
-        str | None, typer.Option("--revision-p", help="Hub revision of p.")
-    ] = None,
-    revision_q: Annotated[
-        str | None, typer.Option("--revision-q", help="Hub revision of q.")
-    ] = None,
+    revision_p: Annotated[str | None, typer.Option(help="Hub revision of p.")] = None,
+    revision_q: Annotated[str | None, typer.Option(help="Hub revision of q.")] = None,
     measure: Annotated[
         bool,
         typer.Option(
@@ -94,7 +84,7 @@ def check(
         say("Loading both models, then tracing random tokens for some seconds ...")
         found = dataclasses.replace(found, measured=measure_pair(job, found.batch))
     if as_json:
-        print(json.dumps(_as_data(found), indent=2, allow_nan=False))
+        print_json(_as_data(found))
     else:
         _print(found)
     if found.problems:

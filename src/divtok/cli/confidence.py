@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from divtok.cli.options import JsonOption, PairOption
+from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOption
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
 from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
@@ -26,36 +26,29 @@ STANDARD_INPUT = "standard input"
 
 
 def confidence(
-    question: Annotated[
-        str | None, typer.Option("--question", help="The question that was asked.")
-    ] = None,
+    question: Annotated[str | None, typer.Option(help="The question that was asked.")] = None,
     response: Annotated[
-        str | None,
-        typer.Option("--response", help="The response; left out or -, it is read from stdin."),
+        str | None, typer.Option(help="The response; left out or -, it is read from stdin.")
     ] = None,
     pair: PairOption = None,
-    family: Annotated[
-        str | None, typer.Option("--family", help="Read with this family's pair and theta.")
-    ] = None,
-    server: Annotated[
+    family: ReadersOption = None,
+    servers: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--servers",
             metavar="URL_P URL_Q",
             help="Read through the servers there, not with weights of one's own.",
         ),
     ] = None,
     theta: Annotated[
-        float | None, typer.Option("--theta", help="Threshold in bits; by default the family's.")
+        float | None, typer.Option(help="Threshold in bits; by default the family's.")
     ] = None,
     generator: Annotated[
         str | None,
         typer.Option(
-            "--generator",
-            help="Who wrote the response; where it is P of --pair, theta is the white-box one.",
+            help="Who wrote the response; where it is P of --pair, theta is the white-box one."
         ),
     ] = None,
-    estimator: Annotated[str, typer.Option("--estimator", help="How to score it.")] = "dtc_lin",
+    estimator: Annotated[str, typer.Option(help="How to score it.")] = "dtc_lin",
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,9 +57,7 @@ def confidence(
             help="A parameter of the estimator, as in n=12; may be repeated.",
         ),
     ] = None,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")
-    ] = "auto",
+    dtype: DTypesOption = "auto",
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show the response with its divergent tokens.")
     ] = False,
@@ -95,7 +86,7 @@ def confidence(
     p, q = _names(pair, family)
     if theta is None:
         theta = default_theta(p, q, family=family, generator=generator)
-    models = _load(p, q, server, dtype)
+    models = _load(p, q, servers, dtype)
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
     options |= parameters
     if question is None:
@@ -193,11 +184,8 @@ def _rows() -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         where = f"{STANDARD_INPUT}, line {number}"
-        row = json_object(
-            line,
-            where,
-            next_step="Write one object a line, or give --question for a plain response.",
-        )
+        hint = "Write one object a line, or give --question for a plain response."
+        row = json_object(line, where, next_step=hint)
         for name in ("question", "response"):
             text = row.get(name)
             if not isinstance(text, str) or any("\ud800" <= char <= "\udfff" for char in text):

@@ -26,14 +26,14 @@ OURS = ("dtc_lin", "dtc_prod")
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder of the run.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
     limit: LimitOption = DEMO_PROBLEMS,
 ) -> None:
     """Run the whole method on models that ship with divtok, and say what to look at."""
     from divtok.stages.report import report
     from divtok.stages.run import run_stages
 
-    config = config_from(list(DEMO), limit=limit)
+    config = config_from(DEMO, limit=limit)
     store = Run.create_or_open(out)
     run_stages(store, config)
     found = report(store, config)

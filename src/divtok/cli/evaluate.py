@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
-from divtok.cli.options import JsonOption, RunArgument, open_run
-from divtok.cli.printing import print_results
+from divtok.cli.options import JsonOption, RunArgument, open_with_config
+from divtok.cli.printing import print_json, print_results
 
 
 def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
     """ECE, AUROC and the rest for every benchmark, generator and estimator of a run."""
     from divtok.stages.evaluate import results_of
-    from divtok.stages.stored import stored_config
 
-    store = open_run(run)
-    config = stored_config(store)
+    store, config = open_with_config(run)
     found = results_of(store, config)
     if not as_json:
         print_results(found, config)
         return
-    rows = [
-        dataclasses.asdict(evaluation) | {note.key: note.value(evaluation) for note in found.notes}
-        for evaluation in found.evaluations
-    ]
-    print(json.dumps(rows, indent=2, allow_nan=False))
+    print_json(
+        [
+            dataclasses.asdict(evaluation) | {n.key: n.value(evaluation) for n in found.notes}
+            for evaluation in found.evaluations
+        ]
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated
 
 import typer
@@ -14,10 +13,10 @@ from divtok.cli.options import (
     OutOption,
     OverridesArgument,
     config_from,
-    open_run,
+    open_with_config,
     run_folder,
 )
-from divtok.cli.printing import leave_if_failed
+from divtok.cli.printing import leave_if_failed, print_json
 from divtok.errors import UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.families.family import get_family
@@ -31,15 +30,15 @@ def fit(
     ] = None,
     overrides: OverridesArgument = None,
     run: Annotated[
-        str | None, typer.Option("--run", help="Choose it from this run's traces instead.")
+        str | None, typer.Option(help="Choose it from this run's traces instead.")
     ] = None,
     name: NameOption = None,
     out: OutOption = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="Problems of the fitting set; 100 by default.")
+        int | None, typer.Option(help="Problems of the fitting set; 100 by default.")
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--file", help="Local JSONL instead of the family's fitting set.")
+        str | None, typer.Option(help="Local JSONL instead of the family's fitting set.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,19 +51,13 @@ def fit(
     from divtok.stages.fit import fit as stage
     from divtok.stages.report import report
     from divtok.stages.run import run_stages
-    from divtok.stages.stored import stored_config
 
     if run is not None:
         if any(given is not None for given in (family, overrides, file, name, out, limit)):
             raise UsageError(
                 "--run takes everything from the run.", next_step="Leave out the other arguments."
             )
-        stored = open_run(run)
-        found = stage(stored, stored_config(stored))
-        if as_json:
-            print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
-        else:
-            _print_fit(f"the run {run}", found)
+        _print_fit(f"the run {run}", stage(*open_with_config(run)), as_json=as_json)
         return
     if family is None:
         raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")
@@ -83,28 +76,27 @@ def fit(
     run_stages(store, config)
     found = stage(store, config)
     report(store, config, theta_fits={family: found})
-    if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=2, allow_nan=False))
-    else:
-        _print_fit(f"the fitting set of '{family}'", found)
+    _print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
+    if not as_json:
         print(f"the family's preset is {preset.theta:g}")
         say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
 
 
-def _print_fit(where: str, found: ThetaFit) -> None:
+def _print_fit(where: str, found: ThetaFit, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    if as_json:
+        print_json(dataclasses.asdict(found))
+        return
     table = Table(title=f"dtc_lin on {where}, {found.n} responses")
     for heading in ("theta (bits)", "ECE %", "AUROC %", "mean count"):
         table.add_column(heading, justify="right")
     for point in found.curve:
-        chosen = point.theta == found.theta
-        cells = (point.theta, 100 * point.ece, 100 * point.auroc, point.mean_count)
-        formats = ("{:.2f}", "{:.1f}", "{:.1f}", "{:.2f}")
-        texts = (form.format(cell) for form, cell in zip(formats, cells, strict=True))
-        table.add_row(*texts, style="bold" if chosen else None)
+        figures = (f"{100 * point.ece:.1f}", f"{100 * point.auroc:.1f}", f"{point.mean_count:.2f}")
+        style = "bold" if point.theta == found.theta else None
+        table.add_row(f"{point.theta:.2f}", *figures, style=style)
     Console().print(table)
     print(f"theta = {found.theta:g}")
     if found.at_edge:

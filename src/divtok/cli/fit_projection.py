@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from divtok.cli.options import JsonOption, OverridesArgument, RunArgument, open_run
+from divtok.cli.options import JsonOption, OverridesArgument, RunArgument, open_with_config
+from divtok.cli.printing import print_json
 
 
 def fit_projection(
     run: RunArgument,
     overrides: OverridesArgument = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the files; by default in the run.")
+        Path | None, typer.Option(help="Folder of the files; by default in the run.")
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=2, help="Response tokens to learn from.")
+        int, typer.Option(min=2, help="Response tokens to learn from.")
     ] = 200_000,
     as_json: JsonOption = False,
 ) -> None:
@@ -29,10 +29,8 @@ def fit_projection(
     files are for the setting projections.GENERATOR=FILE and the estimator basecal_proj.
     """
     from divtok.stages.fit_projection import fit_projections
-    from divtok.stages.stored import stored_config
 
-    store = open_run(run)
-    config = stored_config(store, overrides or [])
+    store, config = open_with_config(run, overrides)
     found = fit_projections(store, config, max_tokens=max_tokens, folder=out)
     if as_json:
         rows = [
@@ -40,7 +38,7 @@ def fit_projection(
             | dataclasses.asdict(f.projection.facts)
             for f in found
         ]
-        print(json.dumps(rows, indent=2, allow_nan=False))
+        print_json(rows)
         return
     for fitted in found:
         facts = fitted.projection.facts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from divtok.cli.options import OverridesArgument, RetryOption, RunArgument, open_run
+from divtok.cli.options import OverridesArgument, RetryOption, RunArgument, open_with_config
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import to_yaml
 
@@ -17,11 +17,9 @@ def gather(
     """
     from divtok.stages.choices import check_choices
     from divtok.stages.gather import gather as stage
-    from divtok.stages.stored import stored_config
     from divtok.stages.trace import trace
 
-    store = open_run(run)
-    config = stored_config(store, overrides or [])
+    store, config = open_with_config(run, overrides)
     check_choices(config)
     with store.lock():
         trace(store, config, retry_failed=retry_failed)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from divtok.cli.options import RetryOption, RunArgument, open_run
+from divtok.stages.stored import stored_config
 
 
 def grade(run: RunArgument, retry_failed: RetryOption = False) -> None:
     """Compare the answers of a run's trajectories with the gold answers."""
     from divtok.stages.grade import grade as stage
-    from divtok.stages.stored import stored_config
 
     store = open_run(run)
     with store.lock():

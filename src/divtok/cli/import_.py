@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
+from divtok.cli.printing import print_json
 from divtok.errors import UsageError
 from divtok.importers import IMPORTERS, ImportOptions
 from divtok.importers.columns import FIELDS, parse_columns
@@ -38,38 +38,24 @@ class ImportCommand(TyperCommand):
 
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
-    file_format: Annotated[
-        str,
-        typer.Option("--format", help="What wrote the files."),
-    ],
+    file_format: Annotated[str, typer.Option("--format", help="What wrote the files.")],
     out: OutOption = None,
     name: NameOption = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column",
             metavar="FIELD=COLUMN",
             help="Where a field is, as in question=doc.text; an empty column: nowhere. Fields: "
             f"{', '.join(FIELDS)}.",
         ),
     ] = None,
     problems: Annotated[
-        Path | None,
-        typer.Option("--problems", help="JSONL with id, problem and answer, joined by id."),
+        Path | None, typer.Option(help="JSONL with id, problem and answer, joined by id.")
     ] = None,
-    requests: Annotated[
-        Path | None, typer.Option("--requests", help="Request file of an OpenAI batch.")
-    ] = None,
-    generator: Annotated[
-        str | None, typer.Option("--generator", help="Model that wrote the responses.")
-    ] = None,
-    benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Name of the set of problems.")
-    ] = None,
-    protocol: Annotated[
-        str,
-        typer.Option("--protocol", help="How the generator was asked."),
-    ] = "cot",
+    requests: Annotated[Path | None, typer.Option(help="Request file of an OpenAI batch.")] = None,
+    generator: Annotated[str | None, typer.Option(help="Model that wrote the responses.")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="Name of the set of problems.")] = None,
+    protocol: Annotated[str, typer.Option(help="How the generator was asked.")] = "cot",
     family: FamilyOption = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Set bad rows aside instead of stopping.")
@@ -103,8 +89,7 @@ def import_(
     _say_notes(store, found)
     summary = _summary(store)
     if as_json:
-        rows = [dataclasses.asdict(file) for file in found]
-        print(json.dumps({"files": rows, "run": summary}, indent=2))
+        print_json({"files": [dataclasses.asdict(file) for file in found], "run": summary})
     else:
         _print(store, found, summary)
 

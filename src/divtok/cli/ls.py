@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from divtok.cli.options import JsonOption
+from divtok.cli.printing import print_json
 from divtok.registry import OWN, Registry
 
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
 
 
 class Kind(StrEnum):
@@ -34,9 +34,9 @@ def ls(
     kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
 ) -> None:
     """List what there is of one kind, plug-ins included, and who brought it."""
-    rows = _LISTS[kind]()
+    rows = _rows(kind)
     if as_json:
-        print(json.dumps(rows, indent=2, allow_nan=False))
+        print_json(rows)
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
@@ -44,10 +44,23 @@ def ls(
         print(f"{row['name']:<{width}}  {row['summary']}{whose}")
 
 
-def _registered(
-    registry: Registry[Any], more: Callable[[Any], dict[str, Any]] = lambda _: {}
-) -> Rows:
-    """A row for everything in a registry: its name, summary and origin, and `more` of it."""
+def _rows(kind: Kind) -> list[Row]:
+    if kind is Kind.SETS:
+        from divtok.score.sets import ESTIMATOR_SETS, expand_estimators
+
+        sets = {name: [spec.name for spec in expand_estimators([name])] for name in ESTIMATOR_SETS}
+        return [
+            {"name": name, "summary": ", ".join(members), "estimators": members}
+            for name, members in sets.items()
+        ]
+    if kind is Kind.RECIPES:
+        from divtok.paper.recipe import recipes
+
+        return [
+            {"name": recipe.name, "summary": recipe.heading(None), "about": recipe.about}
+            for recipe in recipes().values()
+        ]
+    registry, more = _registry(kind)
     return [
         {"name": thing.name, "summary": thing.summary, "from": registry.origin(thing.name)}
         | more(thing)
@@ -55,108 +68,31 @@ def _registered(
     ]
 
 
-def _estimators() -> Rows:
-    from divtok.score.registry import ESTIMATORS, Estimator
-
-    def more(spec: Estimator) -> dict[str, Any]:
-        return {
-            "label": spec.label,
-            "needs": list(spec.needs),
-            "parameters": dict(spec.parameters),
-            "ranking_only": spec.ranking_only,
-            "bounded": spec.bounded,
-        }
-
-    return _registered(ESTIMATORS, more)
-
-
-def _sets() -> Rows:
-    from divtok.score.sets import ESTIMATOR_SETS, expand_estimators
-
-    found = {name: [spec.name for spec in expand_estimators([name])] for name in ESTIMATOR_SETS}
-    return [
-        {"name": name, "summary": ", ".join(members), "estimators": members}
-        for name, members in found.items()
-    ]
-
-
-def _evidence() -> Rows:
+def _registry(kind: Kind) -> tuple[Registry[Any], Callable[[Any], Row]]:
+    """Where the things of a kind are registered, and what is told of each beside its summary."""
+    from divtok.divergences.divergence import DIVERGENCES
     from divtok.evidence.kind import EVIDENCE
-
-    return _registered(
-        EVIDENCE, lambda kind: {"table": None if kind.layout is None else kind.layout.name}
-    )
-
-
-def _divergences() -> Rows:
-    from divtok.divergences.divergence import DIVERGENCES, Divergence
-
-    def more(divergence: Divergence) -> dict[str, Any]:
-        return {
-            "label": divergence.label,
-            "column": divergence.column,
-            "unit": divergence.unit,
-            "theta_unit": divergence.theta_unit,
-        }
-
-    return _registered(DIVERGENCES, more)
-
-
-def _protocols() -> Rows:
-    from divtok.protocols.protocol import PROTOCOLS
-
-    return _registered(PROTOCOLS, lambda p: {"states_confidence": p.states_confidence})
-
-
-def _graders() -> Rows:
-    from divtok.grade.grader import GRADERS
-
-    return _registered(GRADERS)
-
-
-def _engines() -> Rows:
-    from divtok.generate.engine import ENGINES
-
-    return _registered(ENGINES, lambda engine: {"weights_here": engine.weights_here})
-
-
-def _importers() -> Rows:
-    from divtok.importers.importer import IMPORTERS
-
-    return _registered(IMPORTERS)
-
-
-def _benchmarks() -> Rows:
-    from divtok.problems.benchmark import BENCHMARKS
-
-    return _registered(BENCHMARKS, lambda b: {"source": b.source.describe()})
-
-
-def _families() -> Rows:
     from divtok.families.family import FAMILIES
+    from divtok.generate.engine import ENGINES
+    from divtok.grade.grader import GRADERS
+    from divtok.importers.importer import IMPORTERS
+    from divtok.problems.benchmark import BENCHMARKS
+    from divtok.protocols.protocol import PROTOCOLS
+    from divtok.score.registry import ESTIMATORS
 
-    return _registered(FAMILIES, dataclasses.asdict)
+    def fields(*names: str) -> Callable[[Any], Row]:
+        return lambda thing: {name: getattr(thing, name) for name in names}
 
-
-def _recipes() -> Rows:
-    from divtok.paper.recipe import recipes
-
-    return [
-        {"name": recipe.name, "summary": recipe.heading(None), "about": recipe.about}
-        for recipe in recipes().values()
-    ]
-
-
-_LISTS: dict[Kind, Callable[[], Rows]] = {
-    Kind.ESTIMATORS: _estimators,
-    Kind.SETS: _sets,
-    Kind.EVIDENCE: _evidence,
-    Kind.DIVERGENCES: _divergences,
-    Kind.PROTOCOLS: _protocols,
-    Kind.GRADERS: _graders,
-    Kind.ENGINES: _engines,
-    Kind.IMPORTERS: _importers,
-    Kind.BENCHMARKS: _benchmarks,
-    Kind.FAMILIES: _families,
-    Kind.RECIPES: _recipes,
-}
+    about_estimators = ("label", "needs", "parameters", "ranking_only", "bounded")
+    known: dict[Kind, tuple[Registry[Any], Callable[[Any], Row]]] = {
+        Kind.ESTIMATORS: (ESTIMATORS, fields(*about_estimators)),
+        Kind.EVIDENCE: (EVIDENCE, lambda e: {"table": e.layout and e.layout.name}),
+        Kind.DIVERGENCES: (DIVERGENCES, fields("label", "column", "unit", "theta_unit")),
+        Kind.PROTOCOLS: (PROTOCOLS, fields("states_confidence")),
+        Kind.GRADERS: (GRADERS, fields()),
+        Kind.ENGINES: (ENGINES, fields("weights_here")),
+        Kind.IMPORTERS: (IMPORTERS, fields()),
+        Kind.BENCHMARKS: (BENCHMARKS, lambda b: {"source": b.source.describe()}),
+        Kind.FAMILIES: (FAMILIES, dataclasses.asdict),
+    }
+    return known[kind]

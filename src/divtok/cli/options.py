@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from divtok.cli.printing import leave_if_failed
 from divtok.config.run import RunConfig, load_config
 from divtok.errors import UsageError
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run, is_run, run_path
 
 RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, or its folder.")]
@@ -27,24 +30,25 @@ OverridesArgument = Annotated[
         metavar="[KEY=VALUE]...", help="Config overrides, as in: score.estimators=whitebox"
     ),
 ]
-NameOption = Annotated[str | None, typer.Option("--name", help="Name of the run, under runs/.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the run, anywhere.")]
-FamilyOption = Annotated[str | None, typer.Option("--family", help="Preset of models and theta.")]
-LimitOption = Annotated[int | None, typer.Option("--limit", help="Problems per benchmark.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of the sampling.")]
+NameOption = Annotated[str | None, typer.Option(help="Name of the run, under runs/.")]
+OutOption = Annotated[Path | None, typer.Option(help="Folder of the run, anywhere.")]
+FamilyOption = Annotated[str | None, typer.Option(help="Preset of models and theta.")]
+ReadersOption = Annotated[str | None, typer.Option(help="Read with this family's pair and theta.")]
+LimitOption = Annotated[int | None, typer.Option(help="Problems per benchmark.")]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
 DTypeOption = Annotated[
-    str | None, typer.Option("--dtype", help="Number type of the models: auto, float32, ...")
+    str | None, typer.Option(help="Number type of the models: auto, float32, ...")
 ]
+DTypesOption = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 DeviceMapOption = Annotated[
-    str | None, typer.Option("--device-map", help="Spread each model over all GPUs: auto, ...")
+    str | None, typer.Option(help="Spread each model over all GPUs: auto, ...")
 ]
 PairOption = Annotated[
     tuple[str, str] | None,
-    typer.Option("--pair", metavar="P Q", help="The two models that read, the larger one first."),
+    typer.Option(metavar="P Q", help="The two models that read, the larger one first."),
 ]
 BaseUrlOption = Annotated[
-    str | None,
-    typer.Option("--base-url", help="Generate through the OpenAI-compatible server there."),
+    str | None, typer.Option(help="Generate through the OpenAI-compatible server there.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 RetryOption = Annotated[
@@ -52,26 +56,44 @@ RetryOption = Annotated[
 ]
 
 
-def config_from(
-    arguments: list[str] | None,
-    *,
-    family: str | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    dtype: str | None = None,
-    device_map: str | None = None,
-    base_url: str | None = None,
-) -> RunConfig:
+def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., None]:
+    """A verb with the options of a run that need not be there yet; it gets the run and its config.
+
+    The verb's last argument says whether to redo the rows that failed.
+    """
+
+    def command(
+        arguments: ConfigArguments = None,
+        name: NameOption = None,
+        out: OutOption = None,
+        family: FamilyOption = None,
+        limit: LimitOption = None,
+        seed: SeedOption = None,
+        dtype: DTypeOption = None,
+        device_map: DeviceMapOption = None,
+        base_url: BaseUrlOption = None,
+        retry_failed: RetryOption = False,
+    ) -> None:
+        named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
+        for section in ("generate", "trace"):
+            named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
+        if base_url is not None:
+            named |= {"generate.engine": "api", "generate.api.base_url": base_url}
+        config = config_from(arguments, **named)
+        store = Run.create_or_open(run_folder(name, out, default=config.family))
+        verb(store, config, retry_failed)
+        leave_if_failed(store)
+
+    command.__doc__ = verb.__doc__
+    return command
+
+
+def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:
     """A file (if the first argument is one) with overrides, the named options on top."""
     given = list(arguments or [])
     path = None
     if given and "=" not in given[0]:
         path = Path(given.pop(0))
-    named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
-    for section in ("generate", "trace"):
-        named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
-    if base_url is not None:
-        named |= {"generate.engine": "api", "generate.api.base_url": base_url}
     return load_config(path, given + overridden(**named))
 
 
@@ -90,3 +112,9 @@ def open_run(run: str) -> Run:
     """A run by folder or by name."""
     folder = Path(run)
     return Run.open(folder if is_run(folder) or {"/", os.sep} & set(run) else run_path(run))
+
+
+def open_with_config(run: str, overrides: Sequence[str] | None = None) -> tuple[Run, RunConfig]:
+    """A run by folder or by name, and its config with these overrides."""
+    store = open_run(run)
+    return store, stored_config(store, overrides or [])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from divtok.cli.options import JsonOption, OverridesArgument, RetryOption
+from divtok.cli.printing import print_json
 from divtok.errors import EXIT_PARTIAL
 from divtok.progress import say
 
@@ -25,12 +25,11 @@ def paper(
     family: Annotated[
         str | None,
         typer.Option(
-            "--family",
-            help="tiny: the twin on the embedded family. Another: only the paper's runs of it.",
+            help="tiny: the twin on the embedded family. Another: only the paper's runs of it."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the runs and of what is made from them.")
+        Path, typer.Option(help="Folder of the runs and of what is made from them.")
     ] = Path("runs/paper"),
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what it would cost and what is there; make nothing.")
@@ -54,7 +53,10 @@ def paper(
 
         configs = {run.name: run.config for run in runs}
         found = make_plan(configs, out, recipes=[recipe.name for recipe in chosen])
-        print(json.dumps(plan_json(found), indent=2) if as_json else plan_text(found))
+        if as_json:
+            print_json(plan_json(found))
+        else:
+            print(plan_text(found))
         return
     from divtok.paper.build import make_exhibits, make_runs, makeable
     from divtok.paper.page import write_page
@@ -83,7 +85,7 @@ def paper(
         left_out=left_out,
     )
     if as_json:
-        print(json.dumps(_as_data(exhibits), indent=2, allow_nan=False))
+        print_json(_as_data(exhibits))
     else:
         _print(exhibits)
     say(f"page: {page.path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from divtok.stages.evaluate import Results
 
 TEXT_WIDTH = 80
+
+
+def print_json(data: object) -> None:
+    print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def print_results(found: Results, config: RunConfig) -> None:
@@ -34,6 +39,14 @@ def print_results(found: Results, config: RunConfig) -> None:
     for note in found.notes:
         for line in note.lines:
             print(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
+
+
+def report_results(store: Run, config: RunConfig) -> None:
+    """Write a run's report, print its tables and say where it is."""
+    from divtok.stages.report import report
+
+    print_results(report(store, config), config)
+    say(f"report: {store.report / 'README.md'}")
 
 
 def leave_if_failed(store: Run) -> None:

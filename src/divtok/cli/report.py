@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from divtok.cli.options import RunArgument, open_run
+from divtok.cli.options import RunArgument, open_with_config
 
 
 def report(run: RunArgument) -> None:
     """Write a run's tables and figures into its report folder."""
     from divtok.stages.report import report as stage
-    from divtok.stages.stored import stored_config
 
-    store = open_run(run)
-    stage(store, stored_config(store))
+    store, config = open_with_config(run)
+    stage(store, config)
     print(store.report / "README.md")

@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 
-from divtok.cli.options import OverridesArgument, PairOption, RetryOption, RunArgument, open_run
-from divtok.cli.printing import leave_if_failed, print_results
+from divtok.cli.options import (
+    OverridesArgument,
+    PairOption,
+    ReadersOption,
+    RetryOption,
+    RunArgument,
+    open_run,
+    overridden,
+)
+from divtok.cli.printing import leave_if_failed, report_results
 from divtok.config.run import RunConfig, to_yaml
 from divtok.errors import UsageError
 from divtok.families.family import get_family, theta_for
 from divtok.progress import say
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 # The parts of a config that come behind the responses.
@@ -26,12 +35,10 @@ def score(
     run: RunArgument,
     overrides: OverridesArgument = None,
     theta: Annotated[
-        float | None, typer.Option("--theta", help="Threshold in bits, instead of the stored one.")
+        float | None, typer.Option(help="Threshold in bits, instead of the stored one.")
     ] = None,
     pair: PairOption = None,
-    family: Annotated[
-        str | None, typer.Option("--family", help="Read with this family's pair and theta.")
-    ] = None,
+    family: ReadersOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
     """Turn a run's traces into confidences, with every estimator the config asks for.
@@ -41,7 +48,6 @@ def score(
     evaluated where there are gold answers: all that is left to do for imported responses.
     """
     from divtok.stages.score import score as stage
-    from divtok.stages.stored import stored_config
 
     store = open_run(run)
     given = _with_theta(overrides or [], theta)
@@ -72,13 +78,11 @@ def score(
 def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """Everything behind the trajectories; evaluated and reported where there are gold answers."""
     from divtok.stages.evaluate import has_gold
-    from divtok.stages.report import report
     from divtok.stages.run import run_stages
 
     run_stages(store, config, retry_failed=retry_failed, sampled=True)
     if has_gold(store):
-        print_results(report(store, config), config)
-        say(f"report: {store.report / 'README.md'}")
+        report_results(store, config)
     else:
         say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")
         print(store.confidences.folder)
@@ -92,19 +96,13 @@ def _read_by(
     if pair is not None and family is not None:
         raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
     has_theta = any(override.startswith("score.theta=") for override in overrides)
-    if family is not None:
-        preset = get_family(family)
-        reads = [f"family={family}", "trace.reader=null", "trace.auxiliary=null"]
-        return [*overrides, *reads, *([] if has_theta else [f"score.theta={preset.theta}"])]
-    assert pair is not None  # one of the two is given
-    p, q = pair
-    # As YAML text, so that a name is never taken for a number.
-    reads = [
-        f"trace.{key}={json.dumps(name, ensure_ascii=False)}"
-        for key, name in (("reader", p), ("auxiliary", q))
-    ]
-    theta = [] if has_theta else [f"score.theta={theta_for(p, q, foreign=foreign)}"]
-    return [*overrides, *reads, *theta]
+    theta = None if family is None else get_family(family).theta
+    if pair is not None and not has_theta:
+        theta = theta_for(*pair, foreign=foreign)
+    # As YAML text, so that a name is never taken for a number; null leaves it to the family.
+    p, q = (json.dumps(name, ensure_ascii=False) for name in pair or (None, None))
+    reads = [*overrides, *overridden(family=family), f"trace.reader={p}", f"trace.auxiliary={q}"]
+    return reads if has_theta else [*reads, f"score.theta={theta}"]
 
 
 def _check_overrides(overrides: list[str], pair: tuple[str, str] | None) -> None:

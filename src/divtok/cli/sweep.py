@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divtok.cli.options import JsonOption, RunArgument, open_run
+from divtok.cli.options import JsonOption, RunArgument, open_with_config
+from divtok.cli.printing import print_json
 from divtok.progress import say
 
 if TYPE_CHECKING:
@@ -36,28 +36,22 @@ class Swept:
     surface: Surface
     counted: Counted | None
 
-    @property
-    def benchmark(self) -> str | None:
-        """None for the mean over benchmarks."""
-        return None if self.counted is None else self.counted.benchmark
-
 
 def sweep(
     run: RunArgument,
     divergence: Annotated[
         list[str] | None,
         typer.Option(
-            "--divergence",
-            help="jsd by default, see 'divtok ls divergences'; may be given several times.",
+            help="jsd by default, see 'divtok ls divergences'; may be given several times."
         ),
     ] = None,
     n: Annotated[
         list[int] | None,
-        typer.Option("--n", min=1, help="n of dtc_lin, by default the run's; may be repeated."),
+        typer.Option(min=1, help="n of dtc_lin, by default the run's; may be repeated."),
     ] = None,
     k: Annotated[
         list[int] | None,
-        typer.Option("--k", min=0, help="k of dtc_prod, by default the run's; may be repeated."),
+        typer.Option(min=0, help="k of dtc_prod, by default the run's; may be repeated."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,10 +63,8 @@ def sweep(
     """
     from divtok.evaluate.sweep.counts import grids_with
     from divtok.stages import sweep as stage
-    from divtok.stages.stored import stored_config
 
-    store = open_run(run)
-    config = stored_config(store)
+    store, config = open_with_config(run)
     names = list(dict.fromkeys(divergence or ["jsd"]))
     groups = stage.counted(store, grids=grids_with(config.theta, names))
     chosen_n = tuple(dict.fromkeys(n or [int(config.bound("dtc_lin")["n"])]))
@@ -83,7 +75,7 @@ def sweep(
     )
     rows = [row for s in swept for row in _rows(s, config.theta)]
     if as_json:
-        print(json.dumps(rows, indent=2, allow_nan=False))
+        print_json(rows)
         say(OPTIMISTIC)
     else:
         _print_rows(rows)
@@ -109,19 +101,15 @@ def _sweep_all(
         together.setdefault((group.generator, group.p, group.q), []).append(group)
     for owner, members in together.items():
         for name in names:
-            surfaces = [
-                (
-                    sweep_lin(m, n=n, divergence=name, a=a, b=b, protocol=protocol),
-                    sweep_prod(m, k=k, divergence=name, protocol=protocol),
-                )
-                for m in members
-            ]
-            for member, of_both in zip(members, surfaces, strict=True):
-                for surface in of_both:
-                    yield Swept(*owner, name, surface, member)
+            found: list[Swept] = []
+            for m in members:
+                lin = sweep_lin(m, n=n, divergence=name, a=a, b=b, protocol=protocol)
+                prod = sweep_prod(m, k=k, divergence=name, protocol=protocol)
+                found += [Swept(*owner, name, surface, m) for surface in (lin, prod)]
+            yield from found
             if len(members) > 1:
-                for of_one in zip(*surfaces, strict=True):
-                    yield Swept(*owner, name, mean_surface(of_one), None)
+                for of_one in (found[::2], found[1::2]):
+                    yield Swept(*owner, name, mean_surface([s.surface for s in of_one]), None)
 
 
 def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
@@ -132,7 +120,7 @@ def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
     for value in surface.values:
         best = best_theta(surface, value)
         yield {
-            "benchmark": swept.benchmark,
+            "benchmark": None if swept.counted is None else swept.counted.benchmark,
             "generator": swept.generator,
             "p": swept.p,
             "q": swept.q,
@@ -142,15 +130,14 @@ def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
             "value": value,
             "n_balanced": surface.n_balanced,
             "best": None if best is None else dataclasses.asdict(best),
-            "at_run_theta": _at(swept, value, theta),
+            # The run's own theta says nothing about a KL.
+            "at_run_theta": _at(surface, value, theta) if swept.divergence == "jsd" else None,
             "reason": surface.reason,
         }
 
 
-def _at(swept: Swept, value: int, theta: float) -> dict[str, float] | None:
-    """The figures at the run's own theta, which says nothing about a KL."""
-    surface = swept.surface
-    if swept.divergence != "jsd" or surface.reason is not None:
+def _at(surface: Surface, value: int, theta: float) -> dict[str, float] | None:
+    if surface.reason is not None:
         return None
     at = surface.thetas.tolist().index(theta)
     ece, auroc = surface.column(value)

@@ -8,12 +8,13 @@ from divtok.cli.options import (
     OverridesArgument,
     RetryOption,
     RunArgument,
-    open_run,
+    open_with_config,
     overridden,
 )
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import to_yaml
 from divtok.errors import UsageError
+from divtok.stages.stored import stored_config
 
 
 def trace(
@@ -25,7 +26,6 @@ def trace(
 ) -> None:
     """Teacher-force a run's trajectories through each pair and keep the divergences."""
     from divtok.stages.choices import check_choices
-    from divtok.stages.stored import stored_config
     from divtok.stages.trace import trace as stage
 
     for override in overrides or []:
@@ -34,9 +34,8 @@ def trace(
                 f"'{override}' changes more than the traces.",
                 next_step=f"Give it to 'divtok gather {run}' or 'divtok score {run}'.",
             )
-    store = open_run(run)
     given = overridden(**{"trace.dtype": dtype, "trace.device_map": device_map})
-    config = stored_config(store, [*(overrides or []), *given])
+    store, config = open_with_config(run, [*(overrides or []), *given])
     check_choices(config)
     with store.lock():
         stage(store, config, retry_failed=retry_failed)

@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
-from divtok.config.run import GenerateSection, RunConfig, TraceSection
-from divtok.models.load import DType, model_digest, resolve_dtype
+from divtok.config.run import RunConfig, TraceSection
+from divtok.models.load import LoadOptions, model_digest, resolve_dtype
 from divtok.packed.packs import plan_packs
 from divtok.records import Trajectory
 
 
-class LoadOptions(TypedDict):
-    """What every loader of a model takes."""
-
-    revision: str | None
-    dtype: DType
-    device: str | None
-    device_map: str | None
-
-
-def load_options(
-    config: RunConfig, section: GenerateSection | TraceSection, ref: str
-) -> LoadOptions:
+def load_options(config: RunConfig, ref: str) -> LoadOptions:
+    """How a model that reads is loaded."""
     return LoadOptions(
         revision=config.revisions.get(ref),
-        dtype=section.dtype,
-        device=section.device,
-        device_map=section.device_map,
+        dtype=config.trace.dtype,
+        device=config.trace.device,
+        device_map=config.trace.device_map,
     )
 
 
-def dtype_of(
-    config: RunConfig,
-    section: GenerateSection | TraceSection,
-    ref: str,
-    *,
-    device: str | None = None,
-) -> str:
-    """The dtype a model really runs in."""
-    options = load_options(config, section, ref)
-    return resolve_dtype(
-        ref,
-        options["dtype"],
-        device=device or options["device"],
-        device_map=options["device_map"],
-        revision=options["revision"],
-    )
+def dtype_of(config: RunConfig, ref: str, *, device: str | None = None) -> str:
+    """The dtype that a model which reads really runs in."""
+    options = load_options(config, ref)
+    if device:
+        options["device"] = device
+    return resolve_dtype(ref, **options)
 
 
 def digest_of(config: RunConfig, ref: str) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from divtok.errors import ModelError
 from divtok.models.errors import need_transformers, reading
-from divtok.models.load import DType, LoadedModel, load_model, load_tokenizer, model_place
+from divtok.models.load import LoadedModel, LoadOptions, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import length_switch
 from divtok.packed.probe import make_probe
@@ -30,7 +30,6 @@ from divtok.trace.reader import Reader, checked_reader
 from divtok.trace.trunks import padded_trunk
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 VALUE_WEIGHT = "v_head.summary.weight"  # [1, D]
@@ -167,33 +166,19 @@ def step_layout(tokenizer: Any, question: str, response: str) -> StepLayout:
     return StepLayout(prompt, tuple(token_ids), tuple(flagged))
 
 
-def load_prm(
-    ref: str,
-    *,
-    revision: str | None = None,
-    dtype: DType = "auto",
-    device: str | torch.device | None = None,
-    device_map: str | None = None,
-    trust_remote_code: bool = False,
-) -> RewardModel:
+def load_prm(ref: str, **options: Unpack[LoadOptions]) -> RewardModel:
     """A process reward model from a folder, a packaged name or the hub: backbone and value head.
 
     What is cheap to find out is found out before the backbone is read.
     """
     need_transformers()
-    tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trust_remote_code)
+    revision = options.get("revision")
+    trusted = options.get("trust_remote_code", False)
+    tokenizer = load_tokenizer(ref, revision=revision, trust_remote_code=trusted)
     _check_begin(tokenizer)
     weight, bias = _value_head(ref, revision)
     with _without_warnings():
-        loaded = load_model(
-            ref,
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            trust_remote_code=trust_remote_code,
-            backbone=True,
-        )
+        loaded = load_model(ref, backbone=True, **options)
     return RewardModel(_make_reader(loaded, weight, bias))
 
 

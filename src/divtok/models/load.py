@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, get_args
 
 from divtok.errors import ModelError, UsageError, did_you_mean
 from divtok.models.errors import check_complete, need_module, need_transformers, quiet, reading
@@ -31,6 +31,21 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 # Ways to spread a model over several GPUs; in place of one of them a device may be named.
 SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+class PairOptions(TypedDict, total=False):
+    """What two models may be loaded with alike; `load_model` says what it means."""
+
+    dtype: DType
+    device_map: str | None
+    trust_remote_code: bool
+
+
+class LoadOptions(PairOptions, total=False):
+    """What every loader of a model takes, all of it at will."""
+
+    revision: str | None
+    device: str | torch.device | None
 
 
 class Tokenizer(Protocol):
@@ -163,7 +178,6 @@ def resolve_dtype(
     device: str | torch.device | None = None,
     device_map: str | None = None,
     revision: str | None = None,
-    trust_remote_code: bool = False,
 ) -> str:
     """The number format that `load_model` would use with these arguments; loads no weights."""
     _check_dtype(dtype)
@@ -171,11 +185,7 @@ def resolve_dtype(
         return dtype
     need_transformers()
     where, _ = pick_place(device, device_map)
-
-    def config() -> Any:
-        return read_config(model_place(ref), ref, revision, trust_remote_code)
-
-    return _pick_dtype(dtype, ref, where, config)
+    return _pick_dtype(dtype, ref, where, lambda: read_config(model_place(ref), ref, revision))
 
 
 def model_digest(ref: str, *, revision: str | None = None) -> str:
@@ -212,9 +222,8 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     try:
         picked = torch.device(device)
     except RuntimeError as error:
-        raise UsageError(
-            f"Unknown device '{device}'.", next_step="Use cpu, cuda or cuda:N."
-        ) from error
+        hint = "Use cpu, cuda or cuda:N."
+        raise UsageError(f"Unknown device '{device}'.", next_step=hint) from error
     if picked.type == "cuda" and (picked.index or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"Device '{device}' is not there: {torch.cuda.device_count()} CUDA devices found.",
@@ -264,9 +273,8 @@ def _check_spread(ref: str, model: Any) -> torch.device:
 
 def _check_dtype(dtype: str) -> None:
     if dtype not in get_args(DType):
-        raise UsageError(
-            f"Unknown dtype '{dtype}'.", next_step=did_you_mean(dtype, get_args(DType))
-        )
+        hint = did_you_mean(dtype, get_args(DType))
+        raise UsageError(f"Unknown dtype '{dtype}'.", next_step=hint)
 
 
 def _pick_dtype(dtype: DType, ref: str, device: torch.device, config: Callable[[], Any]) -> str:
@@ -282,7 +290,7 @@ def _pick_dtype(dtype: DType, ref: str, device: torch.device, config: Callable[[
     return "bfloat16" if half else "float32"
 
 
-def read_config(place: str, ref: str, revision: str | None, trust_remote_code: bool) -> Any:
+def read_config(place: str, ref: str, revision: str | None, trust_remote_code: bool = False) -> Any:
     from transformers import AutoConfig, PreTrainedConfig
 
     with _reading(ref, place, "The model"):
@@ -318,15 +326,11 @@ def auto_class(config: Any) -> Any:
 
 
 def _check_remote_code(
-    ref: str,
-    place: str,
-    settings: Mapping[str, Any],
-    revision: str | None,
-    trust_remote_code: bool,
+    ref: str, place: str, settings: Mapping[str, Any], revision: str | None, trusted: bool
 ) -> None:
     if not settings.get("auto_map"):
         return
-    if not trust_remote_code:
+    if not trusted:
         raise ModelError(
             f"The model '{ref}' brings its own code (auto_map), which divtok does not run.",
             next_step="Read that code, then allow it by name: trust_remote_code=True.",

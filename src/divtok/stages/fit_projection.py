@@ -94,7 +94,7 @@ def _fit(
 
 
 def _states(config: RunConfig, ref: str, other: str, rows: Sequence[Trajectory]) -> list[States]:
-    reader = load_reader(ref, **load_options(config, config.trace, ref))
+    reader = load_reader(ref, **load_options(config, ref))
     theirs = load_tokenizer(other, revision=config.revisions.get(other))
     check_vocabularies(ref, reader.tokenizer, other, theirs)
     budget = config.trace.budget()

@@ -238,7 +238,7 @@ def _pair_identity(config: RunConfig, p: str, q: str) -> dict[str, object]:
     return {
         "models": {ref: digest_of(config, ref) for ref in (p, q)},
         "dtype": {
-            p: dtype_of(config, section, p),
-            q: dtype_of(config, section, q, device=section.q_device),
+            p: dtype_of(config, p),
+            q: dtype_of(config, q, device=section.q_device),
         },
     }

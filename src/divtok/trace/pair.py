@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from divtok.divergences.divergence import Divergence
 from divtok.errors import ModelError
-from divtok.models.load import DType, Tokenizer
+from divtok.models.load import PairOptions, Tokenizer
 from divtok.packed.packs import Ids, Pack, build_pack
 from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trace, TraceStatus, Trajectory
@@ -203,31 +203,20 @@ def load_pair(
     *,
     p_revision: str | None = None,
     q_revision: str | None = None,
-    dtype: DType = "auto",
     p_device: str | torch.device | None = None,
     q_device: str | torch.device | None = None,
-    device_map: str | None = None,
-    trust_remote_code: bool = False,
     compile_trunks: bool = False,
+    **both: Unpack[PairOptions],
 ) -> Pair:
     """Load p and q for tracing; ModelError where they cannot be read or do not fit together.
 
     They may lie on different devices, or with `device_map` each be spread over all of them.
     """
-    p, q = (
-        load_reader(
-            ref,
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            trust_remote_code=trust_remote_code,
-            compile_trunk=compile_trunks,
-        )
-        for ref, revision, device in (
-            (p_ref, p_revision, p_device),
-            (q_ref, q_revision, q_device),
-        )
+    p = load_reader(
+        p_ref, revision=p_revision, device=p_device, compile_trunk=compile_trunks, **both
+    )
+    q = load_reader(
+        q_ref, revision=q_revision, device=q_device, compile_trunk=compile_trunks, **both
     )
     return Pair(p, q)
 

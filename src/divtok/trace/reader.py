@@ -7,11 +7,11 @@ architecture that is not what it seems is refused, not misread.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from divtok.errors import ModelError
 from divtok.memory import is_out_of_memory
-from divtok.models.load import DType, LoadedModel, load_model
+from divtok.models.load import LoadedModel, LoadOptions, load_model
 from divtok.packed.decoder import CANNOT
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
@@ -46,26 +46,9 @@ class Reader:
     length_switch: int | None = None
 
 
-def load_reader(
-    ref: str,
-    *,
-    revision: str | None = None,
-    dtype: DType = "auto",
-    device: str | torch.device | None = None,
-    device_map: str | None = None,
-    trust_remote_code: bool = False,
-    compile_trunk: bool = False,
-) -> Reader:
+def load_reader(ref: str, *, compile_trunk: bool = False, **options: Unpack[LoadOptions]) -> Reader:
     """Load a model folder or hub id for tracing, checked against its own logits."""
-    loaded = load_model(
-        ref,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-        device_map=device_map,
-        trust_remote_code=trust_remote_code,
-    )
-    return make_reader(loaded, compile_trunk=compile_trunk)
+    return make_reader(load_model(ref, **options), compile_trunk=compile_trunk)
 
 
 def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:

@@ -44,7 +44,7 @@ class BaseKind(EvidenceKind[Reading]):
         config, bases = work.config, _bases(work.config)
         identity = {
             "bases": bases,
-            "dtype": {base: dtype_of(config, config.trace, base) for base in bases.values()},
+            "dtype": {base: dtype_of(config, base) for base in bases.values()},
             "models": {base: digest_of(config, base) for base in bases.values()},
         }
         stored = stored_readings(work.run, ("base_chat", "base_plain"))
@@ -81,7 +81,7 @@ def _reading(
     work: Gathering, generator: Generator, base: str, kind: ReadingKind
 ) -> Callable[[Sequence[Trajectory]], list[Reading]]:
     config, questions = work.config, work.questions()
-    reader = load_reader(base, **load_options(config, config.trace, base))
+    reader = load_reader(base, **load_options(config, base))
     own = load_tokenizer(generator.model, revision=config.revisions.get(generator.model))
     check_vocabularies(generator.model, own, base, reader.tokenizer)
     budget = config.trace.budget()

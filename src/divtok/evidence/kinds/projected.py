@@ -106,7 +106,7 @@ class ProjectedKind(EvidenceKind[Reading]):
         def head() -> ProjectedHead:
             projection = Projection.load(config.projections[generator.model])
             # Only the output layer is kept of the base model.
-            head = find_head(load_model(base, **load_options(config, config.trace, base)))
+            head = find_head(load_model(base, **load_options(config, base)))
             return ProjectedHead(projection.to(head.weight.device), head)
 
         return Riding(work.run.table(READINGS), lambda key: (key, base, "projected"), head)

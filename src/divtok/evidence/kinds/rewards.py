@@ -44,7 +44,7 @@ class RewardsKind(EvidenceKind[StepRewards]):
         config, prm = work.config, _prm(work.config)
         identity = {
             "prm": prm,
-            "dtype": dtype_of(config, config.trace, prm),
+            "dtype": dtype_of(config, prm),
             "model": digest_of(config, prm),
         }
         check_section(work.run, work.run.table(REWARDS).keys(), "rewards", identity)
@@ -76,7 +76,7 @@ def _prm(config: RunConfig) -> str:
 
 def _rewards(work: Gathering, prm: str) -> Callable[[Sequence[Trajectory]], list[StepRewards]]:
     config, questions = work.config, work.questions()
-    model = load_prm(prm, **load_options(config, config.trace, prm))
+    model = load_prm(prm, **load_options(config, prm))
     budget = config.trace.budget()
     return lambda batch: model.rewards(
         [(t.key, questions[t.benchmark, t.problem_id], t.text) for t in batch], budget=budget

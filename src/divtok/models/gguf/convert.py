@@ -21,7 +21,7 @@ import numpy as np
 
 from divtok.errors import ModelError
 from divtok.models.errors import check_complete, quiet, reading
-from divtok.models.gguf.header import Header
+from divtok.models.gguf.header import Header, Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -223,12 +223,11 @@ def _restore_positions(header: Header, config: Any) -> None:
     elif kind != "none":
         raise _cannot_carry_over(header, f"positions scaled in the way '{kind}'")
     elif tables:
-        full |= _llama3_positions(header, float(full["rope_theta"]))
+        full |= _llama3_positions(header, tables, float(full["rope_theta"]))
 
 
-def _llama3_positions(header: Header, theta: float) -> dict[str, Any]:
+def _llama3_positions(header: Header, tables: list[Tensor], theta: float) -> dict[str, Any]:
     """The settings behind a file's table of divisors, if they are those of Llama 3."""
-    tables = [tensor for tensor in header.tensors if tensor.name.startswith("rope_")]
     if [table.name for table in tables] == ["rope_freqs.weight"]:
         offset = header.data_start + tables[0].offset
         table = np.fromfile(header.path, np.float32, tables[0].size, offset=offset)
