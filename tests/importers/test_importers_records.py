@@ -183,7 +183,7 @@ def test_bad_rows_are_passed_on_and_problems_of_bad_rows_are_none() -> None:
 
 def names(*rows: Imported, **options: str | None) -> list[tuple[str | None, str | None]]:
     given: dict[str, Any] = {"generator": None, "benchmark": None, **options}
-    found = named_rows(rows, source="f", stem="stem", **given).rows
+    found, _ = named_rows(rows, source="f", stem="stem", **given)
     return [(r.generator, r.benchmark) for r in found if isinstance(r, Imported)]
 
 
@@ -204,8 +204,8 @@ def test_a_generator_without_a_name_is_refused_with_its_line() -> None:
 
 
 def test_one_name_can_be_changed_and_it_is_said() -> None:
-    found = named_rows([ROW], source="f", generator="g", benchmark="b", stem="s")
-    assert found.notes == [
+    _, notes = named_rows([ROW], source="f", generator="g", benchmark="b", stem="s")
+    assert notes == [
         "f: the generator 'm' is called 'g'",
         "f: the benchmark 'sums' is called 'b'",
     ]

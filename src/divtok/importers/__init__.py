@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from divtok.importers.imported import BadRow, Imported
 from divtok.importers.importer import IMPORTERS, ImportOptions
-from divtok.importers.naming import Named, named_rows
-from divtok.importers.read import check_options, read_rows
+from divtok.importers.read import check_options, named_rows, read_rows
 from divtok.importers.records import Before, Records, to_records
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Before",
     "ImportOptions",
     "Imported",
-    "Named",
     "Records",
     "check_options",
     "named_rows",

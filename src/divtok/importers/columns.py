@@ -60,8 +60,8 @@ def parse_columns(given: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def value_at(row: Any, column: str) -> Any:
-    """The value at a dotted path (a number picks from a list); `NOT_THERE` where nothing is.
+def value_at(row: Any, column: str, otherwise: Any = NOT_THERE) -> Any:
+    """The value at a dotted path (a number picks from a list); `otherwise` where nothing is.
 
     A column whose own name has dots in it comes first.
     """
@@ -74,7 +74,7 @@ def value_at(row: Any, column: str) -> Any:
         elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
             node = node[int(part)]
         else:
-            return NOT_THERE
+            return otherwise
     return node
 
 
@@ -106,7 +106,12 @@ def only_column(
     """The one candidate, or the first of several that are equal in every row; None of none."""
     for other in candidates[1:]:
         if any(value_at(row, candidates[0]) != value_at(row, other) for row in rows):
-            raise _ambiguous(field, candidates, source)
+            choices = " or ".join(f"--column {field}={name}" for name in candidates)
+            raise DataError(
+                f"{source} has {len(candidates)} columns that may be the {field}, and they differ: "
+                f"{', '.join(candidates)}.",
+                next_step=f"Say which: {choices}.",
+            )
     return candidates[0] if candidates else None
 
 
@@ -137,21 +142,10 @@ def several_ids(ids: int, questions: int, source: str, column: str) -> DataError
     )
 
 
-def _ambiguous(field: str, found: Sequence[str], source: str) -> DataError:
-    choices = " or ".join(f"--column {field}={name}" for name in found)
-    return DataError(
-        f"{source} has {len(found)} columns that may be the {field}, and they differ: "
-        f"{', '.join(found)}.",
-        next_step=f"Say which: {choices}.",
-    )
-
-
 def _usable(rows: Sequence[Row], column: str, field: str) -> bool:
     """Whether any row has something there; a sample has to be a number in some row."""
-    values = [value for row in rows if (value := value_at(row, column)) is not NOT_THERE]
-    if field == "sample":
-        return any(is_whole(value) for value in values)
-    return any(value is not None for value in values)
+    values = [value_at(row, column, None) for row in rows]
+    return any(is_whole(value) if field == "sample" else value is not None for value in values)
 
 
 def _hashable(value: Any) -> Any:

@@ -1,7 +1,4 @@
-"""What every reader yields, and the checks that hold for a value of any format.
-
-Knows no format. A value that breaks a rule is a `DataError` that says where it is.
-"""
+"""What every reader yields, and the checks that hold for a value of any format; it knows none."""
 
 from __future__ import annotations
 
@@ -44,18 +41,22 @@ class BadRow:
     why: str
 
 
+def fault(
+    where: str,
+    what: str,
+    next_step: str = "Correct it, or set such rows aside with --skip-bad.",
+) -> DataError:
+    """The error for a value that breaks a rule."""
+    return DataError(f"{where}: {what}.", next_step=next_step)
+
+
 def checked_text(value: Any, name: str, where: str) -> str:
     """A text that can be stored and encoded; it may be empty."""
     if not isinstance(value, str):
-        raise DataError(
-            f"{where}: '{name}' is {'missing' if value is None else 'not text'}.",
-            next_step="Correct it, or set such rows aside with --skip-bad.",
-        )
+        raise fault(where, f"'{name}' is {'missing' if value is None else 'not text'}")
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
-        raise DataError(
-            f"{where}: '{name}' holds a NUL or a lone surrogate.",
-            next_step="Remove it, or set such rows aside with --skip-bad.",
-        )
+        remove = "Remove it, or set such rows aside with --skip-bad."
+        raise fault(where, f"'{name}' holds a NUL or a lone surrogate", remove)
     return value
 
 
@@ -65,10 +66,7 @@ def checked_name(value: Any, name: str, where: str) -> str:
         value = str(value)
     text = checked_text(value, name, where)
     if not text.strip():
-        raise DataError(
-            f"{where}: '{name}' is empty.",
-            next_step="Correct it, or set such rows aside with --skip-bad.",
-        )
+        raise fault(where, f"'{name}' is empty")
     return text
 
 
@@ -80,28 +78,28 @@ def gold_answer(value: Any, where: str) -> str | None:
     if number and math.isfinite(value):
         value = str(value)
     if not isinstance(value, str):
-        raise DataError(
-            f"{where}: the gold answer is neither text nor a finite number.",
-            next_step="Name another column (--column answer=COLUMN), or none (--column answer=).",
+        raise fault(
+            where,
+            "the gold answer is neither text nor a finite number",
+            "Name another column (--column answer=COLUMN), or none (--column answer=).",
         )
     return checked_text(value, "answer", where) if value.strip() else None
 
 
 def unknown_generator(where: str) -> DataError:
-    return DataError(
-        f"{where}: the file does not say which model wrote the response.",
-        next_step="Name it with --generator NAME.",
-    )
+    what = "the file does not say which model wrote the response"
+    return fault(where, what, "Name it with --generator NAME.")
 
 
 def sample_number(value: Any, where: str) -> int | None:
     if value is None:
         return None
     if not is_whole(value) or int(value) > LARGEST_SAMPLE:
-        raise DataError(
-            f"{where}: 'sample' is not a whole number from 0 to {LARGEST_SAMPLE}.",
-            next_step="Name another column (--column sample=COLUMN), or none (--column sample=), "
-            "and samples are counted in order of appearance.",
+        raise fault(
+            where,
+            f"'sample' is not a whole number from 0 to {LARGEST_SAMPLE}",
+            "Name another column (--column sample=COLUMN), or none (--column sample=), and samples "
+            "are counted in order of appearance.",
         )
     return int(value)
 
@@ -121,7 +119,5 @@ def failure_reason(text: Any, otherwise: str) -> Reason:
 
 def shown(text: str, longest: int = 80) -> str:
     """A file's own text, safe to show in a message: nothing in it acts on a terminal."""
-    printable = "".join(
-        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:longest]
-    )
+    printable = "".join(c if c.isprintable() else "\ufffd" for c in text[:longest])
     return printable if len(text) <= longest else printable + "..."

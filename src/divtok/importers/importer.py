@@ -16,13 +16,17 @@ Names, gold answers and problems that come from elsewhere are added to its rows 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from divtok.errors import DataError
 from divtok.importers.imported import BadRow, Imported
+from divtok.json_lines import json_object, read_bytes
 from divtok.registry import Registry
+
+NEXT_STEP = "Check --format and the file; --skip-bad sets such rows aside."
 
 Rows: TypeAlias = Iterator[Imported | BadRow]
 Tell: TypeAlias = Callable[[str], None]  # takes what the user should know about the reading
@@ -77,3 +81,64 @@ def importer(
         return read
 
     return register
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is at a place of a file: an object, or the fault in it."""
+
+    where: str
+    found: dict[str, Any] | DataError
+
+    @property
+    def row(self) -> dict[str, Any]:
+        if isinstance(self.found, DataError):
+            raise self.found
+        return self.found
+
+
+Item = TypeVar("Item", Line, Imported)
+T = TypeVar("T")
+
+
+def json_lines(path: Path) -> list[Line]:
+    """Every line that is not blank; at least one."""
+    numbered = enumerate(read_bytes(path).split(b"\n"), start=1)
+    lines = [line_at(f"{path}, line {n}", object_in, data) for n, data in numbered if data.strip()]
+    if not lines:
+        raise DataError(f"The file {path} has no rows.", next_step="Check the path.")
+    return lines
+
+
+def line_at(where: str, read: Callable[..., dict[str, Any]], *given: Any) -> Line:
+    """What `read` finds in what it is `given`; it is told the place, too."""
+    try:
+        return Line(where, read(*given, where))
+    except DataError as error:
+        return Line(where, error)
+
+
+def object_in(data: bytes, where: str) -> dict[str, Any]:
+    return json_object(data, where, next_step=NEXT_STEP)
+
+
+def good_rows(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    return [line.found for line in lines if isinstance(line.found, dict)]
+
+
+def each(
+    items: Iterable[Item | BadRow], parse: Callable[[Item], Iterable[T]], *, skip_bad: bool
+) -> Iterator[T | BadRow]:
+    """What becomes of each; of a bad one an error, or with `skip_bad` a `BadRow` in its place."""
+    for item in items:
+        if isinstance(item, BadRow):
+            yield item
+            continue
+        try:
+            found = list(parse(item))
+        except DataError as error:
+            if not skip_bad:
+                raise
+            yield BadRow(item.where, error.what)
+        else:
+            yield from found

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
-from divtok.errors import DataError
-from divtok.importers.imported import checked_text, failure_reason, shown
+from divtok.importers.imported import checked_text, failure_reason, fault, shown
 from divtok.records import FinishReason, Reason
 
 # Response, finish reason, and what it is where it is not an answer.
@@ -21,11 +20,8 @@ def message_text(message: Any, where: str) -> str | None:
     try:
         reasoning, text = message_parts(message)
     except NotText as error:
-        raise DataError(
-            f"{where}: {shown(str(error))}.",
-            next_step="Only text can be scored: correct it, or set such rows aside "
-            "with --skip-bad.",
-        ) from error
+        correct = "Only text can be scored: correct it, or set such rows aside with --skip-bad."
+        raise fault(where, shown(str(error)), correct) from error
     if reasoning is None and text is None:
         return None
     return checked_text(with_reasoning(reasoning, text), "content", where)
@@ -47,14 +43,9 @@ def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
     if not text and message.get("tool_calls"):
         why = Reason("tool_call", "the response is a tool call without text")
         return "", finish_reason, why
-    if text is None and finish_reason == "length":
-        return "", finish_reason, None  # cut off before the first word
-    if text is None:
-        raise DataError(
-            f"{where}: a choice has no content.",
-            next_step="Correct it, or set such rows aside with --skip-bad.",
-        )
-    return text, finish_reason, None
+    if text is None and finish_reason != "length":  # not cut off before the first word
+        raise fault(where, "a choice has no content")
+    return text or "", finish_reason, None
 
 
 def failed(message: Any, otherwise: str) -> Outcome:

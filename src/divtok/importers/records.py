@@ -7,11 +7,12 @@ one counts, and the others are errors, or set aside.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from divtok.errors import DataError
-from divtok.importers.imported import BadRow, Imported, shown, unknown_generator
+from divtok.importers.imported import BadRow, Imported, fault, shown, unknown_generator
+from divtok.importers.importer import each
 from divtok.records import Problem, Trajectory, trajectory_key
 
 _ID_DIGITS = 12
@@ -59,22 +60,13 @@ def to_records(
     Samples without a number are counted in order of appearance, after those that are there.
     """
     gathering = _Gathering(protocol, before or Before())
-    bad: list[BadRow] = []
-    for row in rows:
-        if isinstance(row, BadRow):
-            bad.append(row)
-            continue
-        try:
-            gathering.add(row)
-        except DataError as error:
-            if not skip_bad:
-                raise
-            bad.append(BadRow(row.where, error.what))
+    found = list(each(rows, gathering.add, skip_bad=skip_bad))
+    added = [row for row in found if not isinstance(row, BadRow)]
     return Records(
         problems=gathering.new_problems(),
-        trajectories=[trajectory for trajectory, _ in gathering.added],
-        places=[where for _, where in gathering.added],
-        bad=bad,
+        trajectories=[trajectory for trajectory, _ in added],
+        places=[where for _, where in added],
+        bad=[row for row in found if isinstance(row, BadRow)],
         repeated=gathering.repeated,
         doubled=gathering.doubled,
     )
@@ -95,11 +87,10 @@ class _Gathering:
             self._count(trajectory)
             said = self._said(trajectory)
             self._others.setdefault(said, set()).add(trajectory.benchmark)
-        self.added: list[tuple[Trajectory, str]] = []
         self.repeated = 0
         self.doubled = 0
 
-    def add(self, row: Imported) -> None:
+    def add(self, row: Imported) -> Iterator[tuple[Trajectory, str]]:
         """Take the row in; nothing of it where it contradicts what is there."""
         problem = self._problem(row)
         trajectory = self._trajectory(row, problem)
@@ -110,11 +101,11 @@ class _Gathering:
             return
         self._trajectories[trajectory.key] = (trajectory, row.where)
         self._count(trajectory)
-        self.added.append((trajectory, row.where))
         benchmarks = self._others.get(self._said(trajectory), set())
         # A number of its own within one benchmark says that it is another sample.
         if benchmarks and (row.sample is None or trajectory.benchmark not in benchmarks):
             self.doubled += 1
+        yield trajectory, row.where
 
     def new_problems(self) -> list[Problem]:
         """Those that are not stored, or whose gold answer was not known."""
@@ -124,10 +115,8 @@ class _Gathering:
     def _problem(self, row: Imported) -> Problem:
         """The row's problem, its gold answer filled in from wherever it is known."""
         if row.question is None or row.benchmark is None:
-            raise DataError(
-                f"{row.where}: the question is not known.",
-                next_step="Give the problems with --problems FILE.",
-            )
+            problems = "Give the problems with --problems FILE."
+            raise fault(row.where, "the question is not known", problems)
         identity = row.problem_id or _id_of(row.question)
         problem = Problem(identity, row.benchmark, row.question, row.answer)
         there, where = self._problems.get((row.benchmark, identity), (problem, row.where))
@@ -171,20 +160,22 @@ class _Gathering:
         there, where = self._trajectories[trajectory.key]
         if there == trajectory:
             return None
-        raise DataError(
-            f"{row.where}: sample {sample} of problem '{shown(problem.id)}' by "
-            f"'{shown(row.generator)}' is already at {where}, with another response.",
-            next_step="Remove one of them, or use --skip-bad, which keeps the first.",
+        raise fault(
+            row.where,
+            f"sample {sample} of problem '{shown(problem.id)}' by '{shown(row.generator)}' is "
+            f"already at {where}, with another response",
+            "Remove one of them, or use --skip-bad, which keeps the first.",
         )
 
     def _check_numbering(self, row: Imported, group: Group) -> None:
         """Counted and numbered samples of one problem in one file could collide in silence."""
         numbered, where = self._numbered.setdefault(group, (row.sample is not None, row.where))
         if numbered != (row.sample is not None):
-            raise DataError(
-                f"{row.where}: a sample of problem '{shown(group[1])}' has "
-                f"{'no number' if numbered else 'a number'}, unlike the one at {where}.",
-                next_step="Number all samples of a problem, or none.",
+            has = "no number" if numbered else "a number"
+            raise fault(
+                row.where,
+                f"a sample of problem '{shown(group[1])}' has {has}, unlike the one at {where}",
+                "Number all samples of a problem, or none.",
             )
 
     def _said(self, trajectory: Trajectory) -> tuple[str, str, str]:
@@ -204,8 +195,9 @@ def _id_of(question: str) -> str:
 
 
 def _contradiction(row: Imported, identity: str, what: str, where: str) -> DataError:
-    return DataError(
-        f"{row.where}: problem '{shown(identity)}' has another {what} than at {where}.",
-        next_step="Correct one of them, name another column with the ids (--column id=COLUMN), "
-        "or use --skip-bad, which keeps the first.",
+    return fault(
+        row.where,
+        f"problem '{shown(identity)}' has another {what} than at {where}",
+        "Correct one of them, name another column with the ids (--column id=COLUMN), or use "
+        "--skip-bad, which keeps the first.",
     )

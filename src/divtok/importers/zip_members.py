@@ -9,11 +9,11 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
 from divtok.errors import DataError
+from divtok.importers.imported import fault
 
 ZSTANDARD = 93
 LARGEST_MEMBER = 512 * 2**20
@@ -56,12 +56,7 @@ class ZipMembers:
     def __enter__(self) -> ZipMembers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
         self._file.close()
 
@@ -76,12 +71,10 @@ class ZipMembers:
         info = self._zip.getinfo(name)
         where = self.where(name)
         if max(info.file_size, info.compress_size) > LARGEST_MEMBER:
-            raise DataError(
-                f"{where}: {info.file_size} bytes are more than the {LARGEST_MEMBER} allowed.",
-                next_step="Check where the file comes from.",
-            )
+            too_many = f"{info.file_size} bytes are more than the {LARGEST_MEMBER} allowed"
+            raise fault(where, too_many, "Check where the file comes from.")
         if info.flag_bits & _ENCRYPTED:
-            raise DataError(f"{where}: it is encrypted.", next_step="Decrypt the file first.")
+            raise fault(where, "it is encrypted", "Decrypt the file first.")
         try:
             if info.compress_type == ZSTANDARD:
                 return self._zstandard(info)
@@ -89,10 +82,8 @@ class ZipMembers:
                 raise zipfile.BadZipFile(f"compression method {info.compress_type} is not known")
             return self._zip.read(info)
         except _DAMAGE as error:
-            raise DataError(
-                f"{where}: it cannot be unpacked ({error}).",
-                next_step="Copy the file again, or set such members aside with --skip-bad.",
-            ) from error
+            again = "Copy the file again, or set such members aside with --skip-bad."
+            raise fault(where, f"it cannot be unpacked ({error})", again) from error
 
     def _zstandard(self, info: zipfile.ZipInfo) -> bytes:
         self._file.seek(info.header_offset)

@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError
-from divtok.importers.columns import NOT_THERE, check_named, value_at
-from divtok.importers.imported import Imported, checked_name, gold_answer, shown
-from divtok.importers.importer import ImportOptions, Rows, Tell, importer
-from divtok.importers.lines import NEXT_STEP, Line, each, line_at
+from divtok.importers.columns import check_named, value_at
+from divtok.importers.imported import Imported, checked_name, fault, gold_answer, shown
+from divtok.importers.importer import (
+    ImportOptions,
+    Line,
+    Rows,
+    Tell,
+    each,
+    good_rows,
+    importer,
+    line_at,
+    object_in,
+)
 from divtok.importers.messages import Outcome, choice_outcome, failed, last_user_message
 from divtok.importers.zip_members import ZipMembers
-from divtok.json_lines import json_object, read_bytes
+from divtok.json_lines import read_bytes
 
 _HEADER = "header.json"
 _START = "_journal/start.json"  # in place of the header in a log that was never finished
@@ -41,8 +50,7 @@ def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
     header, lines = _from_json(path) if path.suffix == ".json" else _from_zip(path)
     if not lines:
         raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
-    rows = [line.row for line in lines if line.fault is None]
-    check_named(rows, options.columns, str(path))
+    check_named(good_rows(lines), options.columns, str(path))
 
     def parse(line: Line) -> Iterator[Imported]:
         return _imported(line, header, options.columns)
@@ -59,35 +67,25 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
                 f"{path} is not a log of Inspect: it has neither {_HEADER} nor {_START}.",
                 next_step="Check the path and --format.",
             )
-        header = _header(
-            json_object(members.read(first), members.where(first), next_step=NEXT_STEP)
-        )
+        header = _header(object_in(members.read(first), members.where(first)))
 
-        def sample_in(name: str) -> Line:
-            return line_at(
-                members.where(name),
-                lambda where: _needed(
-                    json_object(members.read(name), where, next_step=NEXT_STEP), where
-                ),
-            )
+        def sample(name: str, where: str) -> dict[str, Any]:
+            return _needed(object_in(members.read(name), where), where)
 
         samples = [n for n in names if n.startswith(_SAMPLES) and n.endswith(".json")]
-        return header, [sample_in(name) for name in samples]
+        return header, [line_at(members.where(name), sample, name) for name in samples]
 
 
 def _from_json(path: Path) -> tuple[_Header, list[Line]]:
-    log = json_object(read_bytes(path), str(path), next_step=NEXT_STEP)
+    log = object_in(read_bytes(path), str(path))
     samples = log.get("samples")
     if not isinstance(samples, list):
         raise DataError(
             f"{path} is not a log of Inspect: it has no list of samples.",
             next_step="Check the path and --format.",
         )
-
-    def numbered(number: int, sample: Any) -> Line:
-        return line_at(f"{path}, sample {number}", lambda where: _needed(sample, where))
-
-    return _header(log), [numbered(n, sample) for n, sample in enumerate(samples, start=1)]
+    numbered = enumerate(samples, start=1)
+    return _header(log), [line_at(f"{path}, sample {n}", _needed, sample) for n, sample in numbered]
 
 
 def _header(log: dict[str, Any]) -> _Header:
@@ -102,15 +100,14 @@ def _header(log: dict[str, Any]) -> _Header:
 def _needed(sample: Any, where: str) -> dict[str, Any]:
     """The parts of a sample that are read, with texts instead of references to them."""
     if not isinstance(sample, dict):
-        raise DataError(f"{where}: not a JSON object.", next_step="Check the file.")
+        raise fault(where, "not a JSON object", "Check the file.")
     kept = {name: sample[name] for name in _KEPT if name in sample}
     attachments = sample.get("attachments")
     try:
         return _resolved(kept, attachments if isinstance(attachments, dict) else {}, where)
     except RecursionError as error:
-        raise DataError(
-            f"{where}: nested too deeply.", next_step="Set such members aside with --skip-bad."
-        ) from error
+        aside = "Set such members aside with --skip-bad."
+        raise fault(where, "nested too deeply", aside) from error
 
 
 def _resolved(value: Any, attachments: dict[str, Any], where: str) -> Any:
@@ -121,10 +118,8 @@ def _resolved(value: Any, attachments: dict[str, Any], where: str) -> Any:
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         name = value.removeprefix(_ATTACHMENT)
         if name not in attachments:
-            raise DataError(
-                f"{where}: the attachment '{shown(name)}' is not there.",
-                next_step="Write the log again, or set such members aside with --skip-bad.",
-            )
+            again = "Write the log again, or set such members aside with --skip-bad."
+            raise fault(where, f"the attachment '{shown(name)}' is not there", again)
         return attachments[name]
     return value
 
@@ -133,9 +128,7 @@ def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterat
     sample, where = line.row, line.where
     epoch = sample.get("epoch")
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
-        raise DataError(
-            f"{where}: 'epoch' is not a whole number from 1 on.", next_step="Check the file."
-        )
+        raise fault(where, "'epoch' is not a whole number from 1 on", "Check the file.")
     identity = _mapped(sample, "id", columns, sample.get("id"))
     row = Imported(
         where=where,
@@ -161,8 +154,7 @@ def _mapped(sample: dict[str, Any], field: str, columns: Mapping[str, str], usua
     """The value of a named column, or the usual one; None where there is nothing."""
     if field not in columns:
         return usual
-    found = value_at(sample, columns[field]) if columns[field] else None
-    return None if found is NOT_THERE else found
+    return value_at(sample, columns[field], None) if columns[field] else None
 
 
 def _question(sample: dict[str, Any], columns: Mapping[str, str], where: str) -> str | None:
@@ -180,10 +172,10 @@ def _gold(sample: dict[str, Any], columns: Mapping[str, str], where: str) -> str
     target = sample.get("target")
     targets = target if isinstance(target, list) else [target]
     if len(targets) > 1:
-        raise DataError(
-            f"{where}: 'target' has {len(targets)} answers.",
-            next_step="Name one (--column answer=target.0), another column, or none "
-            "(--column answer=).",
+        raise fault(
+            where,
+            f"'target' has {len(targets)} answers",
+            "Name one (--column answer=target.0), another column, or none (--column answer=).",
         )
     return gold_answer(targets[0], where) if targets else None
 
@@ -198,13 +190,12 @@ def _outcomes(sample: dict[str, Any], choices: int, where: str) -> list[Outcome]
         return [failed(message, "the sample ended in an error")] * choices
     if not found:
         limit = value_at(sample, "limit.type")
-        otherwise = (
-            f"limit: {shown(limit)}" if isinstance(limit, str) else "the sample has no output"
-        )
-        return [failed(output.get("error"), otherwise)] * choices
+        why = f"limit: {shown(limit)}" if isinstance(limit, str) else "the sample has no output"
+        return [failed(output.get("error"), why)] * choices
     if not isinstance(found, list) or len(found) > choices:
-        raise DataError(
-            f"{where}: the output has more choices than the log's configuration says.",
-            next_step="Check the file, or set such members aside with --skip-bad.",
+        raise fault(
+            where,
+            "the output has more choices than the log's configuration says",
+            "Check the file, or set such members aside with --skip-bad.",
         )
     return [choice_outcome(choice, "stop_reason", where) for choice in found]

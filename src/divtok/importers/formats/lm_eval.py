@@ -18,12 +18,22 @@ from divtok.importers.imported import (
     Imported,
     checked_name,
     checked_text,
+    fault,
     gold_answer,
     shown,
 )
-from divtok.importers.importer import ImportOptions, Rows, Tell, importer
-from divtok.importers.lines import NEXT_STEP, Line, each, json_lines
-from divtok.json_lines import json_object, read_bytes
+from divtok.importers.importer import (
+    ImportOptions,
+    Line,
+    Rows,
+    Tell,
+    each,
+    good_rows,
+    importer,
+    json_lines,
+    object_in,
+)
+from divtok.json_lines import read_bytes
 
 _FILE_NAME = re.compile(
     r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(\.\d+)?)\.jsonl"
@@ -35,7 +45,7 @@ _PROMPT = "arguments.gen_args_0.arg_0"
 def read_lm_eval(path: Path, options: ImportOptions, tell: Tell) -> Rows:
     """samples_*.jsonl of lm-eval, written with --log_samples."""
     columns, lines = options.columns, json_lines(path)
-    rows = [line.row for line in lines if line.fault is None]
+    rows = good_rows(lines)
     check_named(rows, columns, str(path))
     named = _FILE_NAME.fullmatch(path.name)
     task = named["task"] if named else None
@@ -63,21 +73,23 @@ def _question_column(rows: Sequence[dict[str, Any]], source: str) -> str:
 def _imported(
     line: Line, columns: Mapping[str, str], task: str | None, generator: str | None
 ) -> Iterator[Imported]:
-    where = line.where
-    values = {
-        field: value_at(line.row, column) if column else None for field, column in columns.items()
-    }
-    question = values["question"]
-    if question is NOT_THERE and columns["question"].startswith("doc."):
-        question = value_at(line.row, _PROMPT)
-    answer, identity = values["answer"], values["id"]
+    row, where = line.row, line.where
+    values = {f: value_at(row, column, None) if column else None for f, column in columns.items()}
+    at = columns["question"]
+    if at.startswith("doc.") and value_at(row, at) is NOT_THERE:
+        values["question"] = value_at(row, _PROMPT, None)
+
+    def name(field: str) -> str | None:
+        """None where the user says that there is none."""
+        return checked_name(values[field], columns[field], where) if columns[field] else None
+
     for sample, response in enumerate(_responses(line)):
         yield Imported(
             where=where,
             response=checked_text(response, "resps", where),
-            question=_name(question, columns["question"], where),
-            answer=gold_answer(_there(answer), where),
-            problem_id=_name(identity, columns["id"], where),
+            question=name("question"),
+            answer=gold_answer(values["answer"], where),
+            problem_id=name("id"),
             benchmark=task,
             generator=generator,
             # Without ids, one question may be in several lines, and then each is a sample.
@@ -90,15 +102,13 @@ def _responses(line: Line) -> list[Any]:
     requests = line.row.get("resps")
     if not isinstance(requests, list) or len(requests) != 1 or not isinstance(requests[0], list):
         count = len(requests) if isinstance(requests, list) else "no"
-        raise DataError(
-            f"{line.where}: 'resps' has {count} requests where one with its repeats is expected.",
-            next_step="Only generate_until tasks hold responses; choose such a task's file.",
+        raise fault(
+            line.where,
+            f"'resps' has {count} requests where one with its repeats is expected",
+            "Only generate_until tasks hold responses; choose such a task's file.",
         )
     if not requests[0]:
-        raise DataError(
-            f"{line.where}: 'resps' has no responses.",
-            next_step="Correct it, or set such rows aside with --skip-bad.",
-        )
+        raise fault(line.where, "'resps' has no responses")
     return requests[0]
 
 
@@ -107,7 +117,7 @@ def _model_name(path: Path, date: str) -> str | None:
     beside = sorted(file for file in path.parent.glob("*.json") if file.stem.endswith(f"_{date}"))
     names: dict[str, Path] = {}
     for file in beside:
-        name = json_object(read_bytes(file), str(file), next_step=NEXT_STEP).get("model_name")
+        name = object_in(read_bytes(file), str(file)).get("model_name")
         if isinstance(name, str) and name.strip():
             names[checked_text(name, "model_name", str(file))] = file
     if len(names) > 1:
@@ -116,12 +126,3 @@ def _model_name(path: Path, date: str) -> str | None:
             next_step="Name the one of this file with --generator NAME.",
         )
     return next(iter(names), None)
-
-
-def _name(value: Any, column: str, where: str) -> str | None:
-    """What a column holds; None where the user says that there is none."""
-    return checked_name(_there(value), column, where) if column else None
-
-
-def _there(value: Any) -> Any:
-    return None if value is NOT_THERE else value

@@ -14,10 +14,19 @@ from typing import Any
 
 from divtok.endpoints.chat_text import finish_reason_of, with_reasoning
 from divtok.errors import DataError, UsageError
-from divtok.importers.columns import NOT_THERE, several_ids, value_at
-from divtok.importers.imported import Imported, checked_name, checked_text, shown
-from divtok.importers.importer import ImportOptions, Rows, Tell, importer
-from divtok.importers.lines import NEXT_STEP, Line, each, json_lines
+from divtok.importers.columns import several_ids, value_at
+from divtok.importers.imported import Imported, checked_name, checked_text, fault, shown
+from divtok.importers.importer import (
+    NEXT_STEP,
+    ImportOptions,
+    Line,
+    Rows,
+    Tell,
+    each,
+    good_rows,
+    importer,
+    json_lines,
+)
 from divtok.importers.messages import (
     Outcome,
     choice_outcome,
@@ -78,10 +87,9 @@ def read_openai_batch(path: Path, options: ImportOptions, _: Tell) -> Rows:
         identity = checked_name(line.row.get("custom_id"), "custom_id", line.where)
         request = asked.get(identity)
         if requests is not None and request is None:
-            raise DataError(
-                f"{line.where}: {requests} has no request with the custom_id '{shown(identity)}'.",
-                next_step="Give the request file of this batch, or use --skip-bad.",
-            )
+            what = f"{requests} has no request with the custom_id '{shown(identity)}'"
+            give = "Give the request file of this batch, or use --skip-bad."
+            raise fault(line.where, what, give)
         return _imported(line, identity, request, by_question=by_question)
 
     yield from each(lines, parse, skip_bad=options.skip_bad)
@@ -90,17 +98,12 @@ def read_openai_batch(path: Path, options: ImportOptions, _: Tell) -> Rows:
 def _read_requests(path: Path) -> dict[str, _Request]:
     requests: dict[str, _Request] = {}
     for line in json_lines(path):
-        if line.fault is not None:
-            raise line.fault
-        where = line.where
-        identity = checked_name(line.row.get("custom_id"), "custom_id", where)
+        row, where = line.row, line.where
+        identity = checked_name(row.get("custom_id"), "custom_id", where)
         if identity in requests:
-            first = requests[identity].where
-            raise DataError(
-                f"{where}: the custom_id '{shown(identity)}' is also at {first}.",
-                next_step="Give every request its own.",
-            )
-        body = line.row.get("body")
+            what = f"the custom_id '{shown(identity)}' is also at {requests[identity].where}"
+            raise fault(where, what, "Give every request its own.")
+        body = row.get("body")
         body = body if isinstance(body, dict) else {}
         asked = next((body[n] for n in ("messages", "prompt", "input") if n in body), None)
         model, choices = body.get("model"), body.get("n")
@@ -115,7 +118,8 @@ def _read_requests(path: Path) -> dict[str, _Request]:
 
 def _check_ids(lines: list[Line], asked: Mapping[str, _Request], source: str) -> None:
     """Refuse custom ids that may name samples: several of them for one question."""
-    ids = {i for line in lines if isinstance(i := line.row.get("custom_id"), str) and i in asked}
+    given = (row.get("custom_id") for row in good_rows(lines))
+    ids = {identity for identity in given if isinstance(identity, str) and identity in asked}
     questions = {asked[identity].question for identity in ids}
     if len(questions) < len(ids):
         raise several_ids(len(ids), len(questions), source, "custom_id")
@@ -125,16 +129,16 @@ def _imported(
     line: Line, identity: str, request: _Request | None, *, by_question: bool
 ) -> Iterator[Imported]:
     where = line.where
-    model = value_at(line.row, "response.body.model") if request is None else request.model
-    generator = None if model is None or model is NOT_THERE else checked_name(model, "model", where)
-    outcomes = _outcomes(line, 1 if request is None else request.choices)
+    model = request.model if request else value_at(line.row, "response.body.model", None)
+    generator = None if model is None else checked_name(model, "model", where)
+    outcomes = _outcomes(line, request.choices if request else 1)
     for sample, (response, finish_reason, reason) in outcomes:
         yield Imported(
             where=where,
             response=response,
             finish_reason=finish_reason,
             reason=reason,
-            question=None if request is None else request.question,
+            question=request.question if request else None,
             problem_id=None if by_question else identity,
             generator=generator,
             # Several requests may ask one question; then each of their choices is a sample.
@@ -166,10 +170,7 @@ def _outcomes(line: Line, expected: int) -> list[tuple[int, Outcome]]:
 def _choice(choice: Any, position: int, where: str) -> tuple[int, Outcome]:
     index = choice.get("index", position) if isinstance(choice, dict) else position
     if not isinstance(index, int) or isinstance(index, bool) or index < 0:
-        raise DataError(
-            f"{where}: a choice's 'index' is not a whole number.",
-            next_step="Correct it, or set such rows aside with --skip-bad.",
-        )
+        raise fault(where, "a choice's 'index' is not a whole number")
     if isinstance(choice, dict) and "message" not in choice:
         text = checked_text(choice.get("text"), "text", where)
         return index, (text, finish_reason_of(choice.get("finish_reason")), None)
@@ -193,4 +194,4 @@ def _response_outcome(body: dict[str, Any], where: str) -> Outcome:
 
 
 def _no_response(where: str) -> DataError:
-    return DataError(f"{where}: neither a response nor an error.", next_step=NEXT_STEP)
+    return fault(where, "neither a response nor an error", NEXT_STEP)
