@@ -58,6 +58,11 @@ class Reason(str):
         return Reason, (self.kind, str(self))
 
 
+def reason_kind(reason: str | None) -> str | None:
+    """The kind of a reason; None where there is none, or only a text."""
+    return reason.kind if isinstance(reason, Reason) else None
+
+
 class Verdict(StrEnum):
     """What grading found. Compares equal to its plain string."""
 

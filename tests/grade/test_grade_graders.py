@@ -12,8 +12,8 @@ from grade_samples import trajectory
 
 from divtok.errors import UsageError
 from divtok.grade import GRADERS, grade_answer, grade_trajectories, judge_answer
-from divtok.grade.judgement import no_response, reason_kind
-from divtok.records import GOLD_MISSING, Reason, Verdict
+from divtok.grade.judgement import no_response
+from divtok.records import GOLD_MISSING, Reason, Verdict, reason_kind
 from divtok.registry import Registry
 
 PLUG_IN = """

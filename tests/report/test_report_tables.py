@@ -11,7 +11,7 @@ import pytest
 from report_samples import HOSTILE, evaluation
 
 from divtok.errors import DataError
-from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.report.render import to_csv, to_latex, to_markdown
 from divtok.report.tables import (
     ReportColumn,
@@ -238,7 +238,7 @@ def test_the_caption_counts_what_is_left_out_and_clipped():
 
 def test_the_caption_says_why_a_figure_is_not_defined():
     one_class = evaluation("nsl", ece=None, reason="every scored response is correct")
-    ranking = evaluation("length", ece=None, reason="ranking only")
+    ranking = evaluation("length", ece=None, reason=RANKING_ONLY)
     caption = metric_table([one_class, ranking], "ece").caption
     assert caption.count("Not defined: ") == 1
     assert "Not defined: every scored response is correct." in caption

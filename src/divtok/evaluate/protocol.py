@@ -17,9 +17,10 @@ from divtok.evaluate import metrics
 from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
-from divtok.records import Evaluation, Interval, Verdict
+from divtok.records import Evaluation, Interval, Reason, Verdict
 
-RANKING_ONLY = "ranking only"
+# Such values have an order but no scale, hence no ECE.
+RANKING_ONLY = Reason("ranking_only", "ranking only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def evaluate_estimator(
     probability = None if column.ranking_only else np.clip(scores, 0.0, 1.0)
     drawn = _balanced(scores, probability, correct, protocol)
     natural = _natural(scores, probability, correct, problem, protocol)
-    reasons = [RANKING_ONLY] if column.ranking_only else []
-    reasons += natural.reasons
+    reasons = [*([RANKING_ONLY] if column.ranking_only else []), *natural.reasons]
+    kind = RANKING_ONLY.kind if column.ranking_only else "not_defined"
     return Evaluation(
         benchmark=benchmark,
         generator=generator,
@@ -145,7 +146,7 @@ def evaluate_estimator(
         excluded=n - len(scores),
         excluded_by=excluded_by,
         clipped=0 if probability is None else int((probability != scores).sum()),
-        reason="; ".join(dict.fromkeys(reasons)) or None,
+        reason=Reason(kind, "; ".join(dict.fromkeys(reasons))) if reasons else None,
     )
 
 

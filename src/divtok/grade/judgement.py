@@ -32,7 +32,3 @@ def unanswered(why: str) -> Judgement:
 def no_response(why: str | None) -> Reason:
     """The reason of everything that a failed trajectory lacks."""
     return Reason(NO_RESPONSE, f"no response: {why}")
-
-
-def reason_kind(reason: str | None) -> str | None:
-    return reason.kind if isinstance(reason, Reason) else None

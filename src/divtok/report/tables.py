@@ -15,7 +15,7 @@ from typing import Literal
 from divtok.errors import DataError
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.evaluate.scored_group import EXCLUSION_REASONS
-from divtok.records import Evaluation, Scalar
+from divtok.records import Evaluation, Scalar, reason_kind
 from divtok.score.facts import FACTS
 from divtok.score.registry import ESTIMATORS
 
@@ -295,7 +295,7 @@ def _left_out(groups: Mapping[tuple[str, str], Sequence[Evaluation]]) -> str:
 def _undefined(evaluations: Sequence[Evaluation], metric: str) -> str:
     """Why figures are missing, once for each reason; rankings never have an ECE."""
     given = [e.reason for e in evaluations if getattr(e, metric) is None and e.reason]
-    reasons = dict.fromkeys(reason for reason in given if not reason.startswith(RANKING_ONLY))
+    reasons = dict.fromkeys(r for r in given if reason_kind(r) != RANKING_ONLY.kind)
     return "".join(f" Not defined: {reason}." for reason in reasons)
 
 

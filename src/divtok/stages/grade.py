@@ -10,11 +10,11 @@ from divtok.config.run import RunConfig
 from divtok.evidence.kind import stored_trajectories
 from divtok.fill import LOCAL, Executor, Task, Work, fill, keep_new
 from divtok.grade.grader import DEFAULT_GRADER
-from divtok.grade.judgement import NO_RESPONSE, reason_kind
+from divtok.grade.judgement import NO_RESPONSE
 from divtok.grade.trajectories import grade_trajectories
 from divtok.progress import say
 from divtok.protocols.protocol import PROTOCOLS
-from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict
+from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict, reason_kind
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
