@@ -52,6 +52,7 @@ def problems_file(path: Path, *identities: str) -> None:
         (["seed.x=1", "seed=[1"], 2, "Not valid YAML in 'seed=[1'"),
         (["--family", "tny"], 2, "unknown family. Did you mean 'tiny'?"),
         (["score.estimators=['dtc_lim']"], 2, "Unknown estimator 'dtc_lim'. Did you mean"),
+        (["trace.divergences=['jds']"], 2, "Unknown divergence 'jds'. Did you mean 'jsd'?"),
         (["generators=['divtok/tiny-5m']"], 2, "has no generator 'divtok/tiny-5m'. Did you mean"),
         (["benchmarks=['arith-eas']"], 2, "Unknown benchmark 'arith-eas'. Did you mean"),
         (["--name", "a", "--out", "b"], 2, "Both --name and --out were given."),

@@ -90,7 +90,7 @@ def _numbered(column: ArrowColumn) -> tuple[RowNumbers, int]:
     """[N] a number for each value, the same for equal ones, and how many numbers there are."""
     chunks = column.dictionary_encode().chunks  # with one dictionary for all of them
     found = [np.from_dlpack(chunk.indices) for chunk in chunks]
-    numbers = np.concatenate([np.empty(0, np.int64), *found])
+    numbers: RowNumbers = np.concatenate([np.empty(0, np.int64), *found], dtype=np.int64)
     return numbers, len(chunks[0].dictionary) if chunks else 0
 
 
