@@ -191,4 +191,4 @@ def test_without_the_package_the_run_can_still_be_read(made: Installed) -> None:
     """In this process it is not installed: its columns and tables are passed over."""
     run = Run.open(made.folder / "run")
     assert len(run.traces.read()) == 16
-    assert all(not trace.others for trace in run.traces.read())
+    assert all(trace.others.keys() == {"total_variation"} for trace in run.traces.read())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import KIND_NAMES, KINDS, exact, grade, trace
 
+import divtok
 from divtok import records as r
 from divtok.errors import StoreError
 from divtok.store import atomic, schema
 from divtok.store.layout import Layout
+from divtok.store.run import Run
 from divtok.store.table import Table
 
 TRACES = schema.traces()
@@ -375,3 +380,28 @@ def test_sampling_is_a_struct_that_other_programs_can_filter_on(tmp_path: Path) 
     )
     assert found.rows() == [(0.7, 20)]
     assert table.frame()["token_ids"].dtype == pl.List(pl.Int32)
+
+
+READS = """
+import sys
+from pathlib import Path
+from divtok.store.run import Run
+run = Run.open(Path(sys.argv[1]))
+for table in (run.grades, run.traces):
+    table.keys(), table.read(), list(table.batches()), list(table.columns(["key"]))
+    table.lookup().get(("a",))
+print([name for name in ("pandas", "polars") if name in sys.modules])
+"""
+
+
+def test_reading_loads_no_library_of_frames(tmp_path: Path) -> None:
+    """pyarrow does so in silence when it is given numpy arrays, and a third of a second passes."""
+    run = Run.create_or_open(tmp_path / "run")
+    with run.lock():
+        run.grades.append([grade("a"), grade("b")])
+        run.grades.append([grade("a", "again")])
+        run.traces.append([trace("a")])
+    command = [sys.executable, "-c", READS, str(run.path)]
+    source = str(Path(divtok.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source}
+    assert subprocess.check_output(command, env=environment, text=True) == "[]\n"
