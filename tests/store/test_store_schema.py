@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_samples import FURTHER, KIND_NAMES, KINDS, exact, grade, trace
+from store_samples import KIND_NAMES, KINDS, exact, grade, trace
 
 from divtok import records as r
 from divtok.errors import StoreError
@@ -36,19 +36,10 @@ def test_records_survive_the_way_to_arrow_and_back(
 @pytest.mark.parametrize(("layout", "_rows"), KINDS, ids=KIND_NAMES)
 def test_columns_are_the_fields_of_the_record(layout: Layout[Any], _rows: object) -> None:
     fields = {field.name for field in dataclasses.fields(layout.record)}  # type: ignore[arg-type]
-<<<<<<< HEAD
-    columns = fields - {"others"}
-    columns |= {"reason_kind"} if "reason" in fields else set()
-    columns |= {*FURTHER} if "others" in fields else set()
-    assert sorted(layout.schema.names) == sorted(columns)
-    assert {column.source for column in layout.columns} == fields
-    assert set(layout.key) <= fields
-=======
     assert {column.source for column in layout.columns} == fields
     parts = {column.name for column in layout.columns if column.of is not None}
     assert {*layout.schema.names} - parts == fields - {"others"}
     assert {*layout.key} <= fields
->>>>>>> wt-store
 
 
 def test_units_of_a_trace() -> None:

@@ -68,17 +68,6 @@ def last_of_each_key(tables: Sequence[ArrowTable], key: Sequence[str]) -> list[R
     if not tables:
         return []
     keys = pa.concat_tables([table.select(list(key)) for table in tables])
-<<<<<<< HEAD
-    # Faster than a dict of tuples, and without an object for each row. Not Arrow's group_by: that
-    # imports pandas where it is installed, a third of a second.
-    number, different = _numbered(keys.column(0))
-    for column in keys.columns[1:]:
-        more, times = _numbered(column)
-        number, different = _numbered(pa.chunked_array([_array(number * times + more)]))
-    last = np.empty(different, np.int64)
-    last[number] = np.arange(len(keys))  # of equal numbers the last one is kept
-    rows = np.sort(last)
-=======
     # Numbers for keys, equal where these are: no Python object for each row, as a dict would need.
     # Arrow's own group_by would do, but loads pandas where it is installed, a third of a second.
     codes = np.zeros(len(keys), np.int64)
@@ -88,34 +77,15 @@ def last_of_each_key(tables: Sequence[ArrowTable], key: Sequence[str]) -> list[R
         codes = np.unique(codes, return_inverse=True)[1]
     _, last = np.unique(codes[::-1], return_index=True)
     rows = np.sort(len(codes) - 1 - last)
->>>>>>> wt-store
     starts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
     parts = np.split(rows, np.searchsorted(rows, starts[1:]))
     return [part - start for part, start in zip(parts, starts, strict=True)]
 
 
 def taken(table: ArrowTable, rows: RowNumbers) -> ArrowTable:
-<<<<<<< HEAD
-    return table if len(rows) == len(table) else table.take(_array(rows))
-
-
-def _numbered(column: ArrowColumn) -> tuple[RowNumbers, int]:
-    """[N] a number for each value, the same for equal ones, and how many numbers there are."""
-    chunks = column.dictionary_encode().chunks  # with one dictionary for all of them
-    found = [np.from_dlpack(chunk.indices) for chunk in chunks]
-    numbers: RowNumbers = np.concatenate([np.empty(0, np.int64), *found], dtype=np.int64)
-    return numbers, len(chunks[0].dictionary) if chunks else 0
-
-
-def _array(numbers: RowNumbers) -> ArrowColumn:
-    """Not pa.array: that imports pandas, too."""
-    buffer = pa.py_buffer(np.ascontiguousarray(numbers, dtype=np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, buffer])
-=======
     return table if len(rows) == len(table) else table.take(_arrow(rows))
 
 
 def _arrow(numbers: RowNumbers) -> ArrowColumn:
     # Not pa.array: given numpy, that imports pandas where it is installed, a third of a second.
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
->>>>>>> wt-store
