@@ -81,7 +81,7 @@ class BarsDisplay:
         ax = figure.subplots()
         below = style.legend_of(figure, self.plot(ax, inches=width - _SIDE))
         lines = max(text.get_text().count("\n") for text in ax.get_xticklabels()) + 1
-        style.set_height(figure, _HEIGHT + style.lines_height(lines, style.SMALL) + below)
+        style.set_height(figure, _HEIGHT + style.lines_height(lines) + below)
         return figure
 
     def values(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def new_figure(title: str, *, width: float, height: float) -> Figure:
     return figure
 
 
-def text_width(text: str, size: float, *, bold: bool = False) -> float:
+def text_width(text: str, size: float = SMALL, *, bold: bool = False) -> float:
     """The width in inches of one line of plain text; a formula is not looked for."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextToPath
@@ -91,7 +91,7 @@ def pieces(text: str) -> list[str]:
     return re.findall(r" *[^ /]*/*", visible(text))[:-1]
 
 
-def lines_height(lines: int, size: float) -> float:
+def lines_height(lines: int, size: float = SMALL) -> float:
     """The height in inches of `lines` lines of text."""
     return lines * size * _LINE / POINTS
 
@@ -143,14 +143,14 @@ def turn_if_wide(ax: Axes, names: Sequence[str], *, room: float) -> None:
 
     Upright, since slanted names would reach below the panel to the left.
     """
-    if max((text_width(visible(name), SMALL) for name in names), default=0.0) > room:
+    if max((text_width(visible(name)) for name in names), default=0.0) > room:
         ax.tick_params(axis="x", labelrotation=90)
 
 
 def turned_height(ax: Axes) -> float:
     """What upright names below `ax` need in height, in inches."""
     turned = [text.get_text() for text in ax.get_xticklabels() if text.get_rotation()]
-    return max((text_width(text, SMALL) for text in turned), default=0.0)
+    return max((text_width(text) for text in turned), default=0.0)
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes], *, columns: int = 3) -> float:

@@ -74,12 +74,10 @@ class ReliabilityPanel:
         )  # fmt: skip
 
     def values(self) -> dict[str, Any]:
+        single = ("estimator", "reason", "ece", "n_per_class")
         arrays = ("edges", "mean_confidence", "accuracy", "accuracy_sd", "proportion")
         return {
-            **{
-                name: getattr(self.curve, name)
-                for name in ("estimator", "reason", "ece", "n_per_class")
-            },
+            **{name: getattr(self.curve, name) for name in single},
             **{name: style.numbers(getattr(self.curve, name)) for name in arrays},
             "draws": self.curve.draws.tolist(),
         }

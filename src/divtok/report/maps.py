@@ -43,10 +43,7 @@ class HeatMap:
 
     def widest(self) -> float:
         """The width in inches of the longest number."""
-        return max(
-            (style.text_width(self.format.format(v), style.SMALL) for v in self._known()),
-            default=0.0,
-        )
+        return max((style.text_width(self.format.format(v)) for v in self._known()), default=0.0)
 
     def plot(self, ax: Axes) -> Artist | None:
         """Coloured cells with their numbers; returns a sample of a blank cell if there is one."""
@@ -118,24 +115,13 @@ class MapsDisplay:
     def _layout(self) -> _Layout:
         """As many maps in a row as leave room for every number, and cells as wide as is useful."""
         rows = tuple(style.fold(name, _LONGEST_NAME) for name in self.rows)
-        longest = max(
-            style.text_width(line, style.SMALL) for name in rows for line in name.split("\n")
-        )
-        side = (
-            longest
-            + 0.15
-            + style.lines_height(style.fold(self.row_label, 1.0).count("\n") + 1, style.SMALL)
-        )
+        longest = max(style.text_width(line) for name in rows for line in name.split("\n"))
+        label_lines = style.fold(self.row_label, 1.0).count("\n") + 1
+        side = longest + 0.15 + style.lines_height(label_lines)
         room = style.TEXT_WIDTH - side
         least = max(one.widest() for one in self.maps) + 0.08
-        word = (
-            max(
-                style.text_width(part, style.SMALL)
-                for name in self.columns
-                for part in style.pieces(name)
-            )
-            + 0.06
-        )
+        words = [part for name in self.columns for part in style.pieces(name)]
+        word = max(map(style.text_width, words)) + 0.06
         cells = {n: (room / n - _BETWEEN) / len(self.columns) for n in range(1, len(self.maps) + 1)}
         across = max((n for n, cell in cells.items() if cell >= least), default=1)
         cell = min(cells[across], max(least, word, _CELL_WIDTH))
@@ -145,7 +131,7 @@ class MapsDisplay:
         if word > cell or max(name.count("\n") for name in folded) > _MOST_LINES - 1:
             folded = tuple(plot_text(name) for name in self.columns)
         lines = max(name.count("\n") + 1 for name in rows)
-        height = max(_CELL_HEIGHT, style.lines_height(lines, style.SMALL))
+        height = max(_CELL_HEIGHT, style.lines_height(lines))
         return _Layout(across, width, cell, height, rows, folded)
 
     def _name_axes(self, ax: Axes, layout: _Layout, *, left: bool, lowest: bool) -> None:
@@ -189,7 +175,7 @@ def _beside_cells(ax: Axes) -> float:
     names = max((text.get_text().count("\n") + 1 for text in ax.get_xticklabels()), default=0)
     axis = ax.get_xlabel().count("\n") + 1 + names if ax.get_xlabel() else 0
     heading = style.lines_height(ax.get_title().count("\n") + 1, style.NORMAL)
-    return heading + style.lines_height(axis, style.SMALL) + style.turned_height(ax) + 0.2
+    return heading + style.lines_height(axis) + style.turned_height(ax) + 0.2
 
 
 def _readable_on(colour: npt.NDArray[np.float64]) -> str:

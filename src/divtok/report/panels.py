@@ -159,7 +159,7 @@ class Panel:
         """About the width in inches of the longest number below the x axis."""
         ends = [x for line in self.lines for x in (line.x[:1] + line.x[-1:])]
         written = [f"{x:.0f}" if abs(x) >= 100 else f"{x:.2g}" for x in ends]
-        return max((style.text_width(text, style.SMALL) for text in written), default=0.0)
+        return max((style.text_width(text) for text in written), default=0.0)
 
     def _gap(self) -> float:
         places = sorted({x for x, _ in self.x_ticks or ()})
@@ -233,7 +233,7 @@ class PanelsDisplay:
         if panel is None or _same(_y_axis, panel, self._panel(row, column - 1)):
             return 0.12
         lines = style.fold(panel.y_label, _Y_LABEL).count("\n") + 1
-        return _SIDE - 0.12 + style.lines_height(lines, style.SMALL)
+        return _SIDE - 0.12 + style.lines_height(lines)
 
     def _share(self, grid: Any) -> None:
         """One y scale along a row and one x scale down a column, where both mean the same."""
@@ -275,11 +275,7 @@ class PanelsDisplay:
 def _beyond_one_line(ax: Axes) -> float:
     """The height in inches that a panel's title and x axis take beyond a line each."""
     titles = style.lines_height(ax.get_title().count("\n"), style.NORMAL)
-    return (
-        titles
-        + style.lines_height(ax.get_xlabel().count("\n"), style.SMALL)
-        + style.turned_height(ax)
-    )
+    return titles + style.lines_height(ax.get_xlabel().count("\n")) + style.turned_height(ax)
 
 
 def _y_axis(panel: Panel) -> tuple[Any, ...]:

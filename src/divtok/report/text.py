@@ -11,15 +11,8 @@ import unicodedata
 
 # Joiners shape letters and emoji and do nothing else.
 _HARMLESS_FORMAT = {"\u200c", "\u200d"}
-_LATEX = {
+_LATEX = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
