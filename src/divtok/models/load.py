@@ -178,6 +178,7 @@ def resolve_dtype(
     device: str | torch.device | None = None,
     device_map: str | None = None,
     revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> str:
     """The number format that `load_model` would use with these arguments; loads no weights."""
     _check_dtype(dtype)
@@ -185,7 +186,11 @@ def resolve_dtype(
         return dtype
     need_transformers()
     where, _ = pick_place(device, device_map)
-    return _pick_dtype(dtype, ref, where, lambda: read_config(model_place(ref), ref, revision))
+
+    def config() -> Any:
+        return read_config(model_place(ref), ref, revision, trust_remote_code)
+
+    return _pick_dtype(dtype, ref, where, config)
 
 
 def model_digest(ref: str, *, revision: str | None = None) -> str:
