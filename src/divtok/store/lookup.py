@@ -72,7 +72,9 @@ class _Index:
 
     def __init__(self, folder: Path, layout: Layout[R]) -> None:
         self._shards = current(all_shards(folder))
-        keys = [_hashes(rows.load(folder, shard, layout, layout.key)) for shard in self._shards]
+        parts = (rows.load(folder, shard, layout, layout.key) for shard in self._shards)
+        # Columns come in the order of the file, which need not be that of the key.
+        keys = [_hashes(part.select(list(layout.key))) for part in parts]
         self._starts = np.cumsum([0, *map(len, keys)])
         hashes = np.concatenate([np.empty(0, np.int64), *keys])
         self._rows = np.argsort(hashes, kind="stable")
