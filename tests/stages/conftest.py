@@ -10,7 +10,10 @@ import pytest
 # Several test processes share the machine; torch reads this when it is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from divtok.evidence.kind import EVIDENCE
 from divtok.stages import generate as generation
+
+EVIDENCE.names()  # imports every kind now, not under what a test has put in a module's place
 
 _load_once = functools.cache(generation.load_benchmark)
 

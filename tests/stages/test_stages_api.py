@@ -21,12 +21,13 @@ from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 
 from divtok.config.run import RunConfig, load_config
 from divtok.errors import ConfigError, NothingScoredError, ServerError, StoreError
-from divtok.evaluate.scored_group import LeftOut
+from divtok.evidence.readings import READINGS
 from divtok.problems.benchmark import load_benchmark
 from divtok.records import Verdict
-from divtok.stages import evaluate as results
 from divtok.stages import generate as generation
-from divtok.stages import grade as stages
+from divtok.stages.evaluate import results_of
+from divtok.stages.failures import failed_rows
+from divtok.stages.grade import grade
 from divtok.stages.run import run_stages
 from divtok.store.run import Run
 
@@ -119,12 +120,12 @@ def test_a_real_model_behind_a_server_is_sampled_read_and_scored(
             len(t.token_ids),
         )
     values = {(c.key, c.estimator): c.value for c in run.confidences.read()}
-    for reading in run.readings.read():
+    for reading in run.table(READINGS).read():
         assert values[reading.key, "sampled_nsl"] == pytest.approx(
             float(np.exp(np.mean(reading.logprob, dtype=np.float64)))
         )
-    assert len(run.readings.read()) == 6
-    found = results.results_of(run, config)
+    assert len(run.table(READINGS).read()) == 6
+    found = results_of(run, config)
     assert {e.n for e in found.evaluations} == {6}
 
 
@@ -137,7 +138,7 @@ def test_text_alone_is_tokenised_by_its_reader_and_marked(
     assert [(t.prompt_ids, t.token_ids) for t in run.trajectories.read()] == [((), ())] * 2
     traces = run.traces.read()
     assert all(trace.retokenized and trace.status == "ok" for trace in traces)
-    [group] = results.results_of(run, config).groups
+    [group] = results_of(run, config).groups
     assert sorted(group.length) == sorted(len(trace) for trace in traces)
 
 
@@ -206,16 +207,21 @@ def test_a_response_that_cannot_be_had_is_a_row_that_counts_nowhere_and_can_be_h
         confidences = [c for c in run.confidences.read() if c.key in {t.key for t in failed}]
         assert confidences
         assert all(c.value is None and "503" in (c.reason or "") for c in confidences)
-        assert len(stages.failed_rows(run)) == 2
-        found = results.results_of(run, config)
+        failures = failed_rows(run)
+        assert (len(failures.reasons), failures.again) == (2, True)
+        found = results_of(run, config)
         assert {(e.n, e.accuracy) for e in found.evaluations} == {(4, 1.0)}
-        assert found.left_out == [LeftOut("arith-easy", "somebody/else", 2, 0)]
+        (left_out,) = [note for note in found.notes if note.key == "left_out"]
+        assert left_out.value(found.evaluations[0]) == {"failed": 2, "gold_missing": 0}
+        assert left_out.lines == (
+            "somebody/else on arith-easy: 2 without a response, not counted in any figure.",
+        )
         run_stages(run, config)
         assert server.calls[unlucky] == 6, "failed rows are asked for again only when told to"
         ill[0] = False
         with run.lock():
             generation.generate(run, config, retry_failed=True)
-            stages.grade(run, config)
+            grade(run, config)
     assert not any(t.failed for t in run.trajectories.read())
     assert {g.verdict for g in run.grades.read()} == {Verdict.CORRECT}
     assert len(run.trajectories.read()) == 6
@@ -251,7 +257,9 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_every_row_once(tmp_path: Pat
         command = [
             *(sys.executable, "-m", "divtok", "generate", "--out", str(folder)),
             *("--base-url", server.base_url, "generators=['g']", "benchmarks=['arith-easy']"),
-            *("limit=60", "samples=4", "generate.api.concurrency=4", *FAST),
+            # So many attempts that none of the rows fails by chance.
+            *("limit=60", "samples=4", "generate.api.concurrency=4"),
+            *("generate.api.max_attempts=20", *FAST),
         ]
         killed = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
         try:

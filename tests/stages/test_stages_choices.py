@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from divtok.stages.common import as_read_by, digest_of, spelled_by
 from stages_samples import AUXILIARY, GENERATOR
 
+from divtok.config.engines import engine_setups
+from divtok.config.loading import digest_of
 from divtok.config.run import RunConfig, load_config
 from divtok.errors import EXIT_USAGE, ConfigError, ModelError, UsageError
 from divtok.models import load as models
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Sampling, Trajectory
-from divtok.score import ESTIMATORS
+from divtok.score.registry import ESTIMATORS, Estimator
 from divtok.stages import generate as generation
 from divtok.stages import trace as tracing
 from divtok.stages.choices import check_choices, chosen_estimators, models_read
+from divtok.stages.readers import as_read_by, spelled_by
 from divtok.store.run import Run
 
 URL = "http://127.0.0.1:8000/v1"
@@ -52,7 +54,7 @@ def refused(*overrides: str) -> str:
 
 
 def check_engine(config: RunConfig) -> None:
-    for setup in generation.engine_setups(config):
+    for setup in engine_setups(config):
         config.engine.check(setup)
 
 
@@ -162,12 +164,12 @@ def test_how_a_server_is_asked_comes_from_the_config() -> None:
             "seed=3",
         ],
     )
-    first, second = generation.engine_setups(config)
+    first, second = engine_setups(config)
     assert first.options.sent == {"min_p": 0.1, "return_token_ids": True}
     assert first.options.server().base_url == URL
     assert (first.served_name, second.served_name) == ("gpt-4.1-2025", "other")
     assert (first.sampling.max_length, first.sampling.seed, first.seed) == (99, 3, 3)
-    assert generation.engine_setups(load_config(None, API))[0].options.sent == {}
+    assert engine_setups(load_config(None, API))[0].options.sent == {}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_a_secret_never_gets_into_a_config(override: str, why: str) -> None:
 
 def test_imported_responses_cannot_be_asked_about() -> None:
     message = refused(*IMPORTED, "score.estimators=verbalized")
-    assert "'verbalized' cannot be scored: imported responses cannot be asked about" in message
+    assert "'verbalized' cannot be scored: responses of the engine 'imported' cannot be" in message
     # Under the other protocols the response itself states it.
     accepted(*IMPORTED, "score.estimators=verbalized", "protocol=verbalized")
     accepted(*API, "score.estimators=verbalized")
@@ -220,7 +222,7 @@ def test_base_models_take_the_generators_own_tokens(name: str, engine: tuple[str
 @pytest.mark.parametrize("name", ["uqac_attn", "uqac_global"])
 def test_a_server_tells_no_attention(name: str) -> None:
     message = refused(*ONE, *SERVED, f"score.estimators={name}")
-    assert f"'{name}' cannot be scored: a server tells no attention" in message
+    assert f"'{name}' cannot be scored: a server does not give attention" in message
     accepted(*ONE, f"score.estimators={name}")
     # A foreign generator's responses are read by models with weights here: a chain can be had.
     accepted(*IMPORTED, f"score.estimators={name}")
@@ -233,6 +235,28 @@ def test_sampled_log_probs_must_be_asked_for(name: str) -> None:
         assert f"'{name}' cannot be scored: no server was asked for log-probs" in message
     assert "generate.api.logprobs=true" in refused(*API, f"score.estimators={name}")
     accepted(*API, f"score.estimators={name}", "generate.api.logprobs=true")
+
+
+@pytest.mark.parametrize(
+    ("need", "meant"),
+    [
+        ("jsd_bit", "jsd_bits"),
+        ("rewrds", "rewards"),
+        ("total_variatoin", "total_variation"),
+    ],
+)
+def test_an_estimator_that_needs_what_nobody_knows_is_refused(
+    monkeypatch: pytest.MonkeyPatch, need: str, meant: str
+) -> None:
+    spec = Estimator(
+        "odd", lambda _: 0.5, (need,), {}, bounded=True, ranking_only=False, summary="", label="Odd"
+    )
+    monkeypatch.setitem(ESTIMATORS._things, "odd", spec)
+    monkeypatch.setitem(ESTIMATORS._origins, "odd", "a test")
+    message = refused(*ONE, "score.estimators=['nsl','odd']")
+    assert f"The estimator 'odd' needs '{need}', which is neither a column of a trace" in message
+    assert f"Did you mean '{meant}'" in message
+    accepted(*ONE, "score.estimators=['nsl']")
 
 
 def test_names_that_are_twice_or_unknown() -> None:
@@ -278,7 +302,7 @@ def test_the_default_estimators_through_servers_need_no_exact_trace() -> None:
     here = [spec.name for spec in chosen_estimators(load_config(None, ONE))]
     assert [name for name in here if name not in served] == ["entropy"]
     assert set(served) <= set(here)
-    assert {"dtc_lin", "dtc_prod", "count", "length"} <= set(served)
+    assert {"dtc_lin", "dtc_prod", "nsl", "mean_prob"} <= set(served)
     assert "entropy" not in [
         spec.name
         for spec in chosen_estimators(load_config(None, [*ONE, *SERVED, "protocol=verbalized"]))

@@ -6,19 +6,30 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from stages_samples import GENERATOR
+from stages_samples import (
+    GENERATOR,
+    RIGHT_OR_WRONG,
+    contents,
+    no_models,
+    small_config,
+    write_responses,
+)
 
 from divtok.config.run import RunConfig, load_config, resolve, to_yaml
-from divtok.errors import ConfigError, StoreError
+from divtok.errors import ConfigError, ModelError, StoreError, UsageError
 from divtok.generate.engine import ENGINES, Engine, EngineSetup, Generated, Write
+from divtok.generate.engines import transformers as local
 from divtok.generate.jobs import Job
+from divtok.models.load import load_tokenizer
+from divtok.protocols.encode import prompt_ids
 from divtok.records import Verdict
 from divtok.section import Section
-from divtok.stages import evaluate as results
 from divtok.stages import generate as generation
-from divtok.stages import grade as stages
+from divtok.stages.evaluate import results_of
+from divtok.stages.failures import failed_rows
 from divtok.stages.run import run_stages
 from divtok.store.run import Run
 
@@ -64,8 +75,8 @@ def test_one_prompt_that_is_too_long_costs_its_own_rows_and_no_others(tmp_path: 
     grades = {g.key: g for g in run.grades.read()}
     assert {grades[t.key].verdict for t in failed} == {Verdict.UNDETERMINED}
     assert len(run.traces.read()) == 4
-    assert len(stages.failed_rows(run)) == 2
-    assert {e.n for e in results.results_of(run, config).evaluations} == {4}
+    assert len(failed_rows(run).reasons) == 2
+    assert {e.n for e in results_of(run, config).evaluations} == {4}
 
 
 def test_a_prompt_that_is_too_long_is_tried_again_when_told_to(
@@ -149,7 +160,7 @@ def test_a_run_with_an_engine_of_another_package(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("echo")
 def test_what_such_an_engine_cannot_do_is_refused(tmp_path: Path) -> None:
-    for name, why in (("verbalized", "echo responses cannot be asked"), ("sampled_nsl", "log-pr")):
+    for name, why in (("verbalized", "engine 'echo' cannot be asked"), ("sampled_nsl", "log-pr")):
         run = Run.create_or_open(tmp_path / "run")
         with pytest.raises(ConfigError, match=why):
             run_stages(run, echo_config(tmp_path, f"score.estimators={name}"))
@@ -185,3 +196,85 @@ def test_a_config_of_before_is_read_as_it_was() -> None:
     )
     assert (config.generate.options, config.generate.api.concurrency) == ({}, 3)
     assert not config.weights_here
+
+
+def test_jobs_come_by_problem_then_sample_with_keys_of_their_own() -> None:
+    config = small_config("seed=7", "sampling.temperature=0.5")
+    generator = config.generator_presets()[0]
+    problems = [p for name in config.benchmark_names() for p in generation.load_benchmark(name)[:2]]
+    jobs = generation.plan_jobs(config, generator, problems)
+    assert [(job.problem, job.sample) for job in jobs] == [(p, s) for p in problems for s in (0, 1)]
+    assert len({job.key for job in jobs}) == len(jobs) == 8
+    assert {(job.generator, job.sampling.seed, job.sampling.temperature) for job in jobs} == {
+        (GENERATOR, 7, 0.5)
+    }
+
+
+def test_generated_trajectories_belong_to_their_problems(tmp_path: Path) -> None:
+    config = small_config("limit=1", "sampling.max_length=110", "generate.batch_size=3")
+    run = Run.create_or_open(tmp_path)
+    with run.lock():
+        generation.generate(run, config)
+    tokenizer = load_tokenizer(GENERATOR)
+    problems = {(p.benchmark, p.id): p for p in run.problems.read()}
+    assert len(problems) == 2
+    trajectories = run.trajectories.read()
+    assert len(trajectories) == 4
+    for trajectory in trajectories:
+        question = problems[trajectory.benchmark, trajectory.problem_id].question
+        assert trajectory.prompt_ids == prompt_ids(tokenizer, question)
+        assert trajectory.text == tokenizer.decode(trajectory.token_ids, skip_special_tokens=True)
+        assert len(trajectory.prompt_ids) + len(trajectory.token_ids) <= 110
+
+
+@pytest.mark.parametrize(
+    ("override", "difference"),
+    [
+        ("seed=1", "generate.seed: 0 -> 1"),
+        ("samples=3", "generate.samples.divtok/tiny-0.5m.arith-easy: 2 -> 3"),
+        (
+            "sampling.temperature=0.25",
+            "generate.sampling.divtok/tiny-0.5m.temperature: 1.0 -> 0.25",
+        ),
+        ("generate.dtype=bfloat16", 'generate.dtype.divtok/tiny-0.5m: "float32" -> "bfloat16"'),
+        ("limit=1", "problems.benchmarks.arith-easy: "),
+        ("generators=['divtok/tiny-0.9m']", "generate.models.divtok/tiny-0.5m: "),
+    ],
+)
+def test_rows_made_otherwise_are_not_mixed(
+    tmp_path: Path, override: str, difference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_responses(tmp_path, small_config(), RIGHT_OR_WRONG)
+    no_models(monkeypatch)
+    before = contents(run)
+    with pytest.raises(StoreError, match="another configuration") as caught, run.lock():
+        generation.generate(run, small_config(override))
+    assert difference in caught.value.what
+    assert contents(run) == before
+
+
+def test_an_attempt_that_sampled_nothing_binds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: Any, **__: Any) -> None:
+        raise ModelError("The model cannot be read.")
+
+    monkeypatch.setattr(local, "load_model", unreadable)
+    run = Run.create_or_open(tmp_path)
+    with pytest.raises(ModelError), run.lock():
+        generation.generate(run, small_config("seed=1", "limit=3"))
+    assert len(run.problems.read()) == 6
+    run = write_responses(tmp_path, small_config("seed=2", "limit=1"), RIGHT_OR_WRONG)
+    assert [p.id for p in run.problems.read()] == [
+        generation.load_benchmark(name)[0].id for name in ("arith-easy", "arith-medium")
+    ]
+    manifest = run.manifest()
+    assert manifest is not None
+    assert manifest["generate"]["seed"] == 2
+
+
+def test_an_unknown_generator_leaves_no_manifest(tmp_path: Path) -> None:
+    run = Run.create_or_open(tmp_path)
+    with pytest.raises(UsageError, match="tiny-5m"), run.lock():
+        generation.generate(run, small_config("generators=['divtok/tiny-5m']"))
+    assert run.manifest() is None

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from stages_samples import contents, small_config
 
+from divtok.evidence.kinds import base, rewards
 from divtok.generate.engines import transformers as local
 from divtok.generate.jobs import Job
 from divtok.records import Grade, Trajectory
-from divtok.stages import evaluate as results
-from divtok.stages import gather as evidence
 from divtok.stages import grade as stages
 from divtok.stages import trace as tracing
+from divtok.stages.evaluate import results_of
 from divtok.stages.run import run_stages
 from divtok.store import atomic
 from divtok.store.run import Run
@@ -34,7 +34,7 @@ CONFIG = small_config(
     "evidence.reply_tokens=8",
 )
 Batches = dict[tuple[str, ...], Any]
-GATHERED = ("ask", "read", "reward")
+GATHERED = ("read", "ask", "reward")  # in the order in which they come
 POINTS: tuple[str, ...] = ("generate", "grade", "trace", *GATHERED, "rename", "renamed")
 
 
@@ -64,8 +64,8 @@ def attempt(
     """Run all stages in a folder, passing points."""
     real_model, real_pair = local.load_model, tracing.load_pair
     real_generate, real_grade = local.generate_batch, stages.grade_trajectories
-    real_reply, real_read = local.reply_batch, evidence.read_trajectories
-    real_reader, real_prm = evidence.load_reader, evidence.load_prm
+    real_reply, real_read = local.reply_batch, base.read_trajectories
+    real_reader, real_prm = base.load_reader, rewards.load_prm
     real_rename = atomic.rename
     monkeypatch.setattr(stages, "GRADES_PER_SHARD", 3)
 
@@ -97,7 +97,7 @@ def attempt(
 
         def reader(ref: str, **options: Any) -> Any:
             # What a stage checks before it reads is the tokenizer alone.
-            tokenizer = evidence.load_tokenizer(ref)
+            tokenizer = base.load_tokenizer(ref)
             return SimpleNamespace(tokenizer=tokenizer, load=lambda: real_reader(ref, **options))
 
         def reread(reader: Any, batch: Sequence[Trajectory], **options: Any) -> Any:
@@ -107,13 +107,13 @@ def attempt(
             return once("read", (t.key for t in batch), make)
 
         def prm(*names: Any, **options: Any) -> Any:
-            def rewards(batch: Sequence[tuple[str, str, str]], **limits: Any) -> Any:
+            def read(batch: Sequence[tuple[str, str, str]], **limits: Any) -> Any:
                 def make() -> Any:
                     return real_prm(*names, **options).rewards(batch, **limits)
 
                 return once("reward", (key for key, _, _ in batch), make)
 
-            return SimpleNamespace(rewards=rewards)
+            return SimpleNamespace(rewards=read)
 
         def grade(pairs: Iterable[Any], **options: Any) -> Iterator[Grade]:
             for found in real_grade(pairs, **options):
@@ -133,9 +133,9 @@ def attempt(
 
         monkeypatch.setattr(local, "load_model", model)
         monkeypatch.setattr(local, "reply_batch", reply)
-        monkeypatch.setattr(evidence, "load_reader", reader)
-        monkeypatch.setattr(evidence, "read_trajectories", reread)
-        monkeypatch.setattr(evidence, "load_prm", prm)
+        monkeypatch.setattr(base, "load_reader", reader)
+        monkeypatch.setattr(base, "read_trajectories", reread)
+        monkeypatch.setattr(rewards, "load_prm", prm)
         monkeypatch.setattr(local, "generate_batch", generate)
         monkeypatch.setattr(tracing, "load_pair", pair)
         monkeypatch.setattr(stages, "grade_trajectories", grade)
@@ -144,7 +144,7 @@ def attempt(
         run = Run.create_or_open(folder)
         run_stages(run, CONFIG)
         with run.lock():
-            run.evaluations.replace(results.evaluate(run, CONFIG))
+            run.evaluations.replace(results_of(run, CONFIG).evaluations)
         return run
 
     return run_in
@@ -174,8 +174,9 @@ def test_the_uninterrupted_run_has_several_batches(
         "readings": 8,
         "rewards": 8,
         "relevance": 0,
-        "confidences": 8 * 13,
-        "evaluations": 2 * 13,
+        "counts": 8,
+        "confidences": 8 * 10,
+        "evaluations": 2 * (10 + 3),  # length, ratio and count are no confidences
     }
     assert (passed["generate"], passed["grade"], passed["trace"]) == (3, 8, 3)
     assert [passed[point] for point in GATHERED] == [3, 3, 3]

@@ -10,7 +10,7 @@ from divtok.config.run import load_config
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import prompt_ids
 from divtok.records import Sampling, Trajectory
-from divtok.stages.common import as_read_by
+from divtok.stages.readers import as_read_by
 
 QUESTION = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
 TEXT = "421 + 130 = 551.\nThe answer is \\boxed{551}."
@@ -52,7 +52,7 @@ def test_text_is_tokenised_anew_under_another_tokenizer(monkeypatch: pytest.Monk
             loaded.add_tokens(["something else"])
         return loaded
 
-    monkeypatch.setattr("divtok.stages.common.load_tokenizer", tokenizer_of)
+    monkeypatch.setattr("divtok.stages.readers.load_tokenizer", tokenizer_of)
     row = read("another/model")
     assert row.retokenized
     assert row.prompt_ids == prompt_ids(reader, QUESTION)

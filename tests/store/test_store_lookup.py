@@ -114,3 +114,11 @@ def test_a_table_that_is_replaced_meanwhile_is_an_error(tmp_path: Path) -> None:
     table.replace([grade("c")])
     with pytest.raises(StoreError, match="was replaced while it was read"):
         found.get(("b",))
+
+
+def test_a_key_need_not_be_in_the_order_of_the_columns(tmp_path: Path) -> None:
+    """Of problems the id comes first, and the benchmark is first in the key."""
+    table = Table(tmp_path / "problems", schema.PROBLEMS, _free)
+    table.append([r.Problem("1", "easy", "1 + 1?", "2"), r.Problem("easy", "1", "No?", None)])
+    assert table.lookup()["easy", "1"].question == "1 + 1?"
+    assert table.lookup()["1", "easy"].question == "No?"

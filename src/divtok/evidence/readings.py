@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 
+from divtok.evidence.kind import failed_records
 from divtok.records import Reading, ReadingKind, Reason
 from divtok.store.columns import choice, floats, reason, text
 from divtok.store.layout import Key, Layout
@@ -29,6 +30,12 @@ READINGS = Layout(
 def stored_readings(run: Run, kinds: Collection[ReadingKind]) -> set[Key]:
     """The keys of the readings of these kinds."""
     return {key for key in run.table(READINGS).keys() if key[2] in kinds}  # noqa: SIM118 (no dict)
+
+
+def reading_failures(run: Run, kinds: Collection[ReadingKind]) -> list[str]:
+    """Why readings of these kinds hold no numbers."""
+    failed = failed_records(run.table(READINGS))
+    return [f"{READINGS.name}: {row.reason}" for row in failed if row.kind in kinds]
 
 
 def no_base(key: str, generator: str, kind: ReadingKind) -> Reading:

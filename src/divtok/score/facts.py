@@ -26,7 +26,7 @@ class Fact:
     summary: str
     rank: Callable[[Counts], float]
     uses_theta: bool = True
-    always: bool = True  # shown in every table; otherwise with the set `trace`, or where named
+    always: bool = True  # shown in every table; otherwise with what a trace gives, or where named
 
 
 def _ratio(counts: Counts) -> float:
@@ -65,10 +65,14 @@ FACTS: Mapping[str, Fact] = {
 }
 
 
+# The sets of estimators that hold all that a trace gives.
+_WITH_ALL = frozenset({"trace", "verbalized_protocol"})
+
+
 def shown_facts(names: Iterable[str]) -> list[Fact]:
     """The facts that tables show where these estimators and sets are asked for."""
     asked = set(names)
-    return [f for f in FACTS.values() if f.always or f.name in asked or "trace" in asked]
+    return [f for f in FACTS.values() if f.always or f.name in asked or asked & _WITH_ALL]
 
 
 def count_trace(trace: Trace, *, theta: float, band_bits: float) -> Counts:

@@ -137,13 +137,14 @@ def models_read(config: RunConfig) -> list[str]:
 
 def _check_evidence(config: RunConfig) -> None:
     """Refuse an estimator whose evidence cannot be gathered, or is not known at all."""
+    columns = {*PER_TOKEN_FIELDS, *(d.column for d in DIVERGENCES)}
     for spec in chosen_estimators(config):
         for name in spec.evidence:
             if name not in EVIDENCE:
                 raise ConfigError(
                     f"The estimator '{spec.name}' needs '{name}', which is neither a column of a "
                     "trace nor a kind of evidence.",
-                    next_step=did_you_mean(name, [*PER_TOKEN_FIELDS, *EVIDENCE.names()]),
+                    next_step=did_you_mean(name, {*columns, *EVIDENCE.names()}),
                 )
             lacking = EVIDENCE.get(name).refuse(config)
             if lacking is not None:

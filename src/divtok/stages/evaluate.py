@@ -20,7 +20,7 @@ from divtok.report.notes import Note, Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
-from divtok.stages.stored import scored_traces, trace_dtypes
+from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -77,8 +77,13 @@ def has_gold(run: Run) -> bool:
 
 def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, Counts]:
     """The counts of every trace that was read, at the config's theta."""
-    stored = {row.key: row for row in run.counts.read()}
-    if stored and all(row.theta == config.theta for row in stored.values()):
+    stored, pairs = {row.key: row for row in run.counts.read()}, config.scored_pairs()
+
+    def asked(row: Counts) -> bool:
+        pair = pairs.get(response_of(run, row.key, responses).generator)
+        return row.theta == config.theta and (row.p, row.q) == pair
+
+    if stored and all(map(asked, stored.values())):
         return stored
     dtypes = trace_dtypes(run)
     return {
@@ -113,7 +118,7 @@ def _groups(
     counts: Mapping[str, Counts],
 ) -> tuple[list[ScoredGroup], list[LeftOut]]:
     scores = _Scores(run)
-    if not scores.values:
+    if scores.empty and not run.counts.keys():
         raise NothingScoredError(
             f"The run {run.path} has no confidences yet.",
             next_step=f"Score it first: divtok score {run.path}",
@@ -158,8 +163,10 @@ class _Scores:
         self.values: dict[str, dict[str, float | None]] = {}  # estimator -> key -> value
         self._params: dict[str, dict[str, str]] = {}  # the JSON of the parameters, alike
         shared: dict[str, str] = {}  # equal texts once
+        self.empty = True
         columns = ("key", "estimator", "params", "value")
         for key, name, params, value in rows_of(run.confidences, columns):
+            self.empty = False
             if name not in FACTS:  # earlier versions scored them as estimators
                 self.values.setdefault(name, {})[key] = value
                 self._params.setdefault(name, {})[key] = shared.setdefault(params, params)

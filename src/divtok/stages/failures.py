@@ -24,11 +24,7 @@ def failed_rows(run: Run) -> Failures:
         for status, reason in rows_of(run.traces, ("status", "reason"))
         if status != "ok"
     ]
-    tables: dict[str, None] = {}
-    for kind in EVIDENCE:
-        if kind.layout is not None and kind.layout.name not in tables:
-            tables[kind.layout.name] = None
-            others += kind.failures(run)
+    others += [reason for kind in EVIDENCE for reason in kind.failures(run)]
     # A response that was imported as failed was made elsewhere: here it cannot be asked for again.
     asked = (run.manifest() or {}).get("generate") is not None
     return Failures((*responses, *others), again=bool(others) or (bool(responses) and asked))

@@ -125,7 +125,7 @@ def _confidences(
             yield _noted(part, found)
             part = []
     yield _noted(part, found)
-    if not found.scored:
+    if not found.scored and (chosen or not found.counts):
         # Raised here, so that the table of before stays as it is.
         raise NothingScoredError(
             f"Not one trajectory of {run.path} could be scored.",

@@ -205,11 +205,17 @@ def _count_shard(
     counts: dict[str, CountGrid] = {}
     for name, grid in thetas.items():
         kind = DIVERGENCES.get(name)
-        values, same = _flat(table.column(kind.column))
-        if not np.array_equal(length, same):
+        column = table.column(kind.column)
+        if column.null_count:
             raise StoreError(
                 f"Not every trace of {run.path} has the divergence '{name}'.",
                 next_step=f"Trace with it: divtok trace {run.path} trace.divergences=[{name}]",
+            )
+        values, same = _flat(column)
+        if not np.array_equal(length, same):
+            raise StoreError(
+                f"The traces of {run.path} have tokens without a value of {kind.column}.",
+                next_step="Trace anew in another run.",
             )
         counts[name] = count_above(values[reasoning], kept_row, len(rows), kind.stored_thetas(grid))
     probability = np.split(np.exp(logprob.astype(np.float64)), np.cumsum(length)[:-1])

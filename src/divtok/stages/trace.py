@@ -44,7 +44,7 @@ def trace(
     check_pairs(run, config)
     answers, divergences = stored_answers(run), asked_divergences(config)
     again = _failed(run) if retry_failed else set[Key]()
-    present = run.traces.keys() - again - _without(run, divergences)
+    present = run.traces.keys() - again - _without(run, config, divergences)
     for generator, (p, q) in _readers(config):
         rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
         if p != generator.model or not config.weights_here:
@@ -164,15 +164,18 @@ def _failed(run: Run) -> set[Key]:
     return {(key, p, q) for key, p, q, status in rows if status != "ok"}
 
 
-def _without(run: Run, divergences: Sequence[Divergence]) -> set[Key]:
-    """The traces that lack one of these divergences, which earlier ones were not asked for."""
+def _without(run: Run, config: RunConfig, divergences: Sequence[Divergence]) -> set[Key]:
+    """The traces that lack one of these divergences, which earlier ones were not asked for.
+
+    Those that come from servers never have any.
+    """
     found: set[Key] = set()
     names = ("key", "p", "q", "status", *(d.column for d in divergences))
     for part in run.traces.columns(names) if divergences else ():
         nulls = [part.column(d.column).is_null().to_pylist() for d in divergences]
         rows = zip(*(part.column(name).to_pylist() for name in names[:4]), strict=True)
         for (key, p, q, status), *lacking in zip(rows, *nulls, strict=True):
-            if status == "ok" and any(lacking):
+            if status == "ok" and p not in config.servers and any(lacking):
                 found.add((key, p, q))
     return found
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from divtok.config.loading import digest_of, dtype_of, load_options, packs_of
 from divtok.config.run import RunConfig
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
-from divtok.evidence.readings import READINGS, no_base, stored_readings
+from divtok.evidence.readings import READINGS, no_base, reading_failures, stored_readings
 from divtok.families.family import Generator
 from divtok.models.load import load_tokenizer
 from divtok.records import Reading, ReadingKind, Trajectory
 from divtok.store.responses import Response
+from divtok.store.run import Run
 from divtok.store.sections import check_section
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.reader import load_reader
@@ -75,6 +76,9 @@ class BaseKind(EvidenceKind[Reading]):
             return rows.get((response.key, base, kind))
 
         return found
+
+    def failures(self, run: Run) -> list[str]:
+        return reading_failures(run, ("base_chat", "base_plain"))
 
 
 def _reading(

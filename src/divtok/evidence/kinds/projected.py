@@ -18,13 +18,14 @@ from divtok.errors import ConfigError, UsageError
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, Riding, register
 from divtok.evidence.kinds.base import base_lacking
 from divtok.evidence.projection import Projection
-from divtok.evidence.readings import READINGS, no_base, stored_readings
+from divtok.evidence.readings import READINGS, no_base, reading_failures, stored_readings
 from divtok.families.family import Generator
 from divtok.models.load import load_model
 from divtok.packed.packs import Pack
 from divtok.packed.parts import Head, find_head
 from divtok.records import Reading, Trace
 from divtok.store.responses import Response
+from divtok.store.run import Run
 from divtok.store.sections import check_section
 from divtok.trace.listener import Passage, unread_reason
 from divtok.trace.readings import failed_reading, make_reading, token_logprobs
@@ -122,6 +123,9 @@ class ProjectedKind(EvidenceKind[Reading]):
             return rows.get((response.key, base, "projected"))
 
         return found
+
+    def failures(self, run: Run) -> list[str]:
+        return reading_failures(run, ("projected",))
 
 
 def _check_projection(config: RunConfig, generator: Generator) -> Lacking | None:

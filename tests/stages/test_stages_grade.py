@@ -9,7 +9,7 @@ from stages_samples import Row, handmade_run, small_config
 
 from divtok.errors import ConfigError, StoreError
 from divtok.records import Verdict
-from divtok.stages import grade as stages
+from divtok.stages.grade import grade
 from divtok.store.run import Run, check_or_write_manifest
 
 
@@ -24,30 +24,30 @@ def ungraded_run(folder: Path) -> Run:
 def test_the_usual_grader_is_not_written_down(tmp_path: Path) -> None:
     run = ungraded_run(tmp_path)
     with run.lock():
-        stages.grade(run, small_config())
+        grade(run, small_config())
         assert run.manifest() == {"generate": {}}
         with pytest.raises(StoreError, match=r'grade\.grader: "maths" -> "exact"'):
-            stages.grade(run, small_config("grade.grader=exact"))
-        stages.grade(run, small_config())
+            grade(run, small_config("grade.grader=exact"))
+        grade(run, small_config())
 
 
 def test_another_grader_is(tmp_path: Path) -> None:
     run = ungraded_run(tmp_path)
     with run.lock():
-        stages.grade(run, small_config("grade.grader=exact"))
+        grade(run, small_config("grade.grader=exact"))
         assert run.manifest() == {"generate": {}, "grade": {"grader": "exact"}}
-        stages.grade(run, small_config("grade.grader=exact"))
+        grade(run, small_config("grade.grader=exact"))
         with pytest.raises(StoreError, match=r'grade\.grader: "exact" -> "maths"'):
-            stages.grade(run, small_config())
-    (grade,) = run.grades.read()
-    assert grade.verdict in set(Verdict)
+            grade(run, small_config())
+    (found,) = run.grades.read()
+    assert found.verdict in set(Verdict)
 
 
 def test_an_attempt_that_graded_nothing_leaves_the_choice_open(tmp_path: Path) -> None:
     run = ungraded_run(tmp_path)
     with run.lock():
         check_or_write_manifest(run, {"grader": "exact"}, section="grade")
-        stages.grade(run, small_config())
+        grade(run, small_config())
     assert len(run.grades.read()) == 1
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages_samples import GENERATOR, Row, handmade_run, small_config, trace_of
 
+from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import (
     DataError,
     DivtokError,
@@ -20,17 +21,18 @@ from divtok.errors import (
     StoreError,
     UsageError,
 )
-from divtok.evaluate.sweep.counts import JSD_GRID, KL_GRID
 from divtok.evaluate.sweep.surfaces import sweep_lin, sweep_prod
 from divtok.records import PER_TOKEN_FIELDS, Trace, Verdict
 from divtok.score.estimators.dtc import divergent_count
 from divtok.score.estimators.likelihood import mean_prob
-from divtok.stages import evaluate as results
-from divtok.stages import grade as stages
+from divtok.stages.evaluate import protocol_of, results_of
+from divtok.stages.score import score
+from divtok.stages.stored import stored_config
 from divtok.stages.sweep import CSV_COLUMNS, counted, write_sweep
 from divtok.store.run import Run
 
 WRONG = Verdict.INCORRECT
+JSD_GRID, KL_GRID = DIVERGENCES.get("jsd").grid, DIVERGENCES.get("kl_pq").grid
 AUXILIARY = "divtok/tiny-0.3m"
 HANDMADE = (trace_of(Row()).p, trace_of(Row()).q)
 
@@ -67,7 +69,7 @@ def random_run(folder: Path, *, theta: float = 0.6) -> Run:
     for part in np.array_split(rng.permutation(len(rows)), 3):
         store(run, *(random_trace(rng, rows[i]) for i in part))
     with run.lock():
-        stages.score(run, config)
+        score(run, config)
     return run
 
 
@@ -83,9 +85,9 @@ def random_trace(rng: np.random.Generator, row: Row) -> Trace:
 
 def test_figures_at_the_runs_theta_are_those_of_evaluate(tmp_path: Path) -> None:
     run = random_run(tmp_path, theta=0.6)
-    config = results.stored_config(run)
-    protocol = results.protocol_of(config)
-    evaluations = {(e.benchmark, e.estimator): e for e in results.evaluate(run, config)}
+    config = stored_config(run)
+    protocol = protocol_of(config)
+    evaluations = {(e.benchmark, e.estimator): e for e in results_of(run, config).evaluations}
     groups = counted(run, pairs=[(GENERATOR, AUXILIARY)])
     assert sorted(group.benchmark for group in groups) == ["easy", "hard"]
     for group in groups:
