@@ -24,7 +24,7 @@ from divtok.score.registry import Estimator, bind_parameters, check_names, check
 from divtok.score.scoring import score_evidence
 from divtok.score.sets import one_estimator
 from divtok.trace.batches import Row
-from divtok.trace.listener import Listener, Read
+from divtok.trace.listener import Read
 from divtok.trace.pair import Asked, Pair
 from divtok.trace.pair import load_pair as load_models
 from divtok.trace.spans import token_texts
@@ -161,36 +161,35 @@ def confidence(
             next_step="Check that it is not empty and fits the models' context.",
         )
     counts = count_trace(trace, theta=theta, band_bits=0.0)
+    low, high, few, many = scored.low, scored.high, counts.low, counts.high
+    texts, divergent = token_texts(tokenizer, ids), divergent_tokens(trace, theta=theta)
     return Result(
         value=scored.value,
         count=counts.count,
-        tokens=_tokens(pair, ids, trace, theta),
+        tokens=tuple(
+            Token(text, float(bits), bool(above))
+            for text, bits, above in zip(texts, trace.jsd_bits, divergent, strict=True)
+        ),
         estimator=estimator,
         params=bound,
         theta=theta,
         trace=trace,
-        bounds=None if scored.low is None or scored.high is None else (scored.low, scored.high),
-        count_bounds=(
-            None if counts.low is None or counts.high is None else (counts.low, counts.high)
-        ),
+        bounds=None if low is None or high is None else (low, high),
+        count_bounds=None if few is None or many is None else (few, many),
     )
 
 
 def _read(pair: Pair | ServerPair, row: Row, spec: Estimator) -> Read:
     if isinstance(pair, Pair):
-        listeners = [listener for kind in spec.evidence if (listener := _listener(kind))]
+        found = (EVIDENCE.get(kind).alone() for kind in spec.evidence)
+        listeners = [listener for listener in found if listener is not None]
         return pair.read_row(row, asked=Asked(further(spec.columns), listeners))
     return Read(pair.trace_ids(prompt_ids=row.prompt_ids, token_ids=row.token_ids, text=row.text))
 
 
-def _listener(kind: str) -> Listener | None:
-    """What gives this kind of evidence from the pair's pass alone."""
-    return EVIDENCE.get(kind).alone()
-
-
 def _check_evidence(spec: Estimator) -> None:
     """A pair gives traces and what rides on its pass; other evidence takes other models."""
-    beyond = [kind for kind in spec.evidence if _listener(kind) is None]
+    beyond = [kind for kind in spec.evidence if EVIDENCE.get(kind).alone() is None]
     if beyond or spec.learned is not None:
         raise UsageError(
             f"'{spec.name}' needs more than a pair and one response"
@@ -207,14 +206,3 @@ def _check_inputs(question: object, response: object, pair: object) -> None:
             raise UsageError(f"The {name} holds a lone surrogate, which is no character.")
     if not isinstance(pair, Pair | ServerPair):
         raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
-
-
-def _tokens(
-    pair: Pair | ServerPair, ids: tuple[int, ...], trace: Trace, theta: float
-) -> tuple[Token, ...]:
-    texts = token_texts(pair.p.tokenizer, ids)
-    divergent = divergent_tokens(trace, theta=theta)
-    return tuple(
-        Token(text=text, jsd_bits=float(bits), divergent=bool(counts))
-        for text, bits, counts in zip(texts, trace.jsd_bits, divergent, strict=True)
-    )

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from divtok.config.tree import override_tree
@@ -36,6 +44,16 @@ Form = Literal["auto", "prompt_logprobs", "echo"]
 Names = Annotated[list[str], Field(min_length=1)]
 
 
+def _one_of(registry: Registry[Any]) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in registry:
+            why = {"noun": registry.noun, "hint": did_you_mean(name, registry.names())}
+            raise PydanticCustomError("unknown_name", "unknown {noun}. {hint}", why)
+        return name
+
+    return AfterValidator(known)
+
+
 class SamplingSection(Section):
     """Each value left out is the generator's own preset."""
 
@@ -47,7 +65,7 @@ class SamplingSection(Section):
 
 
 class GenerateSection(Section):
-    engine: str = "transformers"
+    engine: Annotated[str, _one_of(ENGINES)] = "transformers"
     api: ApiSection = ApiSection()
     vllm: VllmSection = VllmSection()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])  # of another package's engine
@@ -55,11 +73,6 @@ class GenerateSection(Section):
     dtype: DType = "auto"
     device: str | None = None
     device_map: str | None = None  # spreads the model over all GPUs instead
-
-    @field_validator("engine")
-    @classmethod
-    def _known_engine(cls, name: str) -> str:
-        return _registered(ENGINES, name)
 
     @model_validator(mode="after")
     def _known_options(self) -> Self:
@@ -72,32 +85,22 @@ class GenerateSection(Section):
     def engine_options(self) -> BaseModel | None:
         """The options of the engine: its own section here, or `options` as its model reads them."""
         model = ENGINES.get(self.engine).options
-        if model is None:
-            return None
-        own = [section for section in (self.api, self.vllm) if type(section) is model]
-        return own[0] if own else _engine_options(model, self.options)
-
-
-def _engine_options(model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        # Without the values, which may be secrets.
-        wrong = "; ".join(
-            f"options.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()
-        )
-        raise PydanticCustomError(AS_SAID, "generate.{wrong}.", {"wrong": wrong}) from error
+        for section in (self.api, self.vllm):
+            if type(section) is model:
+                return section
+        try:
+            return None if model is None else model.model_validate(self.options)
+        except ValidationError as error:
+            # Without the values, which may be secrets.
+            wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            why = {"wrong": "; ".join(f"options.{each}" for each in wrong)}
+            raise PydanticCustomError(AS_SAID, "generate.{wrong}.", why) from error
 
 
 class GradeSection(Section):
-    grader: str = DEFAULT_GRADER
+    grader: Annotated[str, _one_of(GRADERS)] = DEFAULT_GRADER
     workers: Positive = 2
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
-
-    @field_validator("grader")
-    @classmethod
-    def _known_grader(cls, name: str) -> str:
-        return _registered(GRADERS, name)
 
 
 class PairSection(Section):
@@ -162,16 +165,18 @@ class ScoreSection(Section):
         """Beside the keys above: a parameter of any estimator, or an estimator with its own."""
         for name, value in (self.model_extra or {}).items():
             if isinstance(value, dict):
-                spec = _estimator(name)
+                if name not in ESTIMATORS:
+                    raise _unknown(name, name, {*ESTIMATORS.names(), *ScoreSection.model_fields})
+                spec = ESTIMATORS.get(name)
                 for parameter, own in cast(dict[str, Any], value).items():
                     if parameter not in spec.parameters:
-                        raise _unknown(f"score.{name}.{parameter}", parameter, spec.parameters)
+                        raise _unknown(f"{name}.{parameter}", parameter, spec.parameters)
                     _check(spec, parameter, own)
                 continue
             having = [spec for spec in ESTIMATORS if name in spec.parameters]
             if not having:
                 known = {n for spec in ESTIMATORS for n in spec.parameters}
-                raise _unknown(f"score.{name}", name, {*known, *ScoreSection.model_fields})
+                raise _unknown(name, name, {*known, *ScoreSection.model_fields})
             for spec in having:
                 _check(spec, name, value)
         return self
@@ -196,12 +201,6 @@ class ScoreSection(Section):
         return {n: v for n, v in shared.items() if v is not None} | extra.get(estimator, {})
 
 
-def _estimator(name: str) -> Estimator:
-    if name not in ESTIMATORS:
-        raise _unknown(f"score.{name}", name, {*ESTIMATORS.names(), *ScoreSection.model_fields})
-    return ESTIMATORS.get(name)
-
-
 def _check(spec: Estimator, parameter: str, value: Scalar) -> None:
     try:
         spec.check_parameter(parameter, value)
@@ -210,8 +209,8 @@ def _check(spec: Estimator, parameter: str, value: Scalar) -> None:
 
 
 def _unknown(key: str, name: str, known: Iterable[str]) -> PydanticCustomError:
-    hint = did_you_mean(name, known)
-    return PydanticCustomError(AS_SAID, "unknown key '{key}'. {hint}", {"key": key, "hint": hint})
+    why = {"key": key, "hint": did_you_mean(name, known)}
+    return PydanticCustomError(AS_SAID, "unknown key 'score.{key}'. {hint}", why)
 
 
 class EvaluateSection(Section):
@@ -222,11 +221,11 @@ class EvaluateSection(Section):
 
 
 class RunConfig(Section):
-    family: str = "tiny"
+    family: Annotated[str, _one_of(FAMILIES)] = "tiny"
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
-    protocol: str = "cot"
+    protocol: Annotated[str, _one_of(PROTOCOLS)] = "cot"
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
@@ -245,16 +244,6 @@ class RunConfig(Section):
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
 
-    @field_validator("family")
-    @classmethod
-    def _known_family(cls, name: str) -> str:
-        return _registered(FAMILIES, name)
-
-    @field_validator("protocol")
-    @classmethod
-    def _known_protocol(cls, name: str) -> str:
-        return _registered(PROTOCOLS, name)
-
     @property
     def preset(self) -> Family:
         return get_family(self.family)
@@ -272,11 +261,10 @@ class RunConfig(Section):
         return list(self.benchmarks or self.preset.benchmarks)
 
     def generator_presets(self) -> list[Generator]:
-        family = self.preset
         if self.generators is None:
-            return list(family.generators)
+            return list(self.preset.generators)
         foreign = not self.weights_here
-        return [family.generator(model, foreign=foreign) for model in self.generators]
+        return [self.preset.generator(model, foreign=foreign) for model in self.generators]
 
     def sampling_for(self, generator: Generator) -> Sampling:
         given = self.sampling.model_dump(exclude_none=True)
@@ -354,11 +342,10 @@ def resolve(config: RunConfig) -> RunConfig:
 
     A stored run then keeps its meaning when a preset changes.
     """
-    score = config.score.model_copy(update={"theta": config.theta})
     resolved = {
         "generators": [generator.model for generator in config.generator_presets()],
         "benchmarks": config.benchmark_names(),
-        "score": score,
+        "score": config.score.model_copy(update={"theta": config.theta}),
     }
     return config.model_copy(update=resolved)
 
@@ -366,11 +353,3 @@ def resolve(config: RunConfig) -> RunConfig:
 def to_yaml(config: RunConfig) -> str:
     """The config as the text of run.yaml."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-
-
-def _registered(registry: Registry[Any], name: str) -> str:
-    if name not in registry:
-        hint = did_you_mean(name, registry.names())
-        why = {"noun": registry.noun, "hint": hint}
-        raise PydanticCustomError("unknown_name", "unknown {noun}. {hint}", why)
-    return name

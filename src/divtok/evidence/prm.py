@@ -80,25 +80,22 @@ class RewardModel:
         rewards and the reason. Where memory runs out the budget shrinks and the work goes on; give
         the same budget to the next call.
         """
-        found: list[StepRewards | None] = []
+        refused: list[StepRewards | None] = []
         lines: list[_Lines] = []
         for key, question, text in rows:
             layout = step_layout(self.reader.tokenizer, question, text)
             reason = self._unreadable(layout, text)
-            found.append(None if reason is None else self._failed(key, reason))
-            if reason is None:
-                lines.append(_lines(key, layout))
-        read = iter(
-            read_rows(
-                lines,
-                self._read,
-                budget=budget or Budget(),
-                device=self.reader.device,
-                switches=[s for s in (self.reader.length_switch,) if s is not None],
-                doing="rewards",
-            )
+            refused.append(None if reason is None else self._failed(key, reason))
+            lines.append(_lines(key, layout))
+        return read_rows(
+            lines,
+            self._read,
+            refused=refused,
+            budget=budget,
+            device=self.reader.device,
+            switches=[self.reader.length_switch],
+            doing="rewards",
         )
-        return [next(read) if rewards is None else rewards for rewards in found]
 
     def _unreadable(self, layout: StepLayout, text: str) -> str | None:
         if not text.strip():

@@ -145,7 +145,9 @@ def stories(seed: int, split: Split, levels: Sequence[Level]) -> Iterator[Story]
     rng = random.Random(seed)
     while True:
         for level in levels:
-            yield _draw_in_split(rng, level, split)
+            while (story := _draw_story(rng, level)).split != split:
+                pass
+            yield story
 
 
 def arithmetic_problems(
@@ -162,18 +164,9 @@ def arithmetic_problems(
         if len(problems) == count:
             break
         if story.question not in problems:
-            identity = f"{benchmark}-{len(problems):04d}"
-            problems[story.question] = Problem(
-                id=identity, benchmark=benchmark, question=story.question, answer=str(story.answer)
-            )
+            identity, answer = f"{benchmark}-{len(problems):04d}", str(story.answer)
+            problems[story.question] = Problem(identity, benchmark, story.question, answer)
     return list(problems.values())
-
-
-def _draw_in_split(rng: random.Random, level: Level, split: Split) -> Story:
-    while True:
-        story = _draw_story(rng, level)
-        if story.split == split:
-            return story
 
 
 def _draw_story(rng: random.Random, level: Level) -> Story:
@@ -188,12 +181,12 @@ def _draw_story(rng: random.Random, level: Level) -> Story:
         step = _draw_step(rng, amount, is_hard=is_hard)
         steps.append(step)
         amount = _apply(amount, step)
-    sentences = [rng.choice(_START).format(name=name, item=item, n=start)]
-    sentences += [
-        rng.choice(_SENTENCES[s.operation]).format(name=name, item=item, a=s.a, b=s.b)
-        for s in steps
+    words = {"name": name, "item": item}
+    sentences = [
+        rng.choice(_START).format(**words, n=start),
+        *(rng.choice(_SENTENCES[s.operation]).format(**words, a=s.a, b=s.b) for s in steps),
+        rng.choice(_QUESTION).format(**words),
     ]
-    sentences.append(rng.choice(_QUESTION).format(name=name, item=item))
     return Story(name, item, start, tuple(steps), " ".join(sentences))
 
 
@@ -225,15 +218,14 @@ def _apply(amount: int, step: Step) -> int:
 def _equations(start: int, steps: tuple[Step, ...]) -> Iterator[Equation]:
     amount = start
     for step in steps:
-        change = step.a
+        before, change = amount, step.a
+        if step.operation == "mul":
+            amount *= change
+            yield Equation(before, "*", change, amount)
+            continue
         if step.operation in ("add_lots", "sub_lots"):
             change = step.a * step.b
             yield Equation(step.a, "*", step.b, change)
-        if step.operation == "mul":
-            equation = Equation(amount, "*", step.a, amount * step.a)
-        elif step.operation in ("add", "add_lots"):
-            equation = Equation(amount, "+", change, amount + change)
-        else:
-            equation = Equation(amount, "-", change, amount - change)
-        yield equation
-        amount = equation.result
+        sign: Literal["+", "-"] = "+" if step.operation in ("add", "add_lots") else "-"
+        amount += change if sign == "+" else -change
+        yield Equation(before, sign, change, amount)

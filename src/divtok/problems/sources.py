@@ -7,7 +7,7 @@ exact local-file alternative.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,13 +43,7 @@ class EmbeddedSource:
     seed: int
 
     def load(self, benchmark: str) -> list[Problem]:
-        return arithmetic_problems(
-            benchmark,
-            difficulties=self.difficulties,
-            split=self.split,
-            count=self.count,
-            seed=self.seed,
-        )
+        return arithmetic_problems(benchmark, **asdict(self))
 
     def describe(self) -> str:
         return "embedded"

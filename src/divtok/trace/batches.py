@@ -19,16 +19,17 @@ from divtok.packed.packs import Ids, Indices, plan_packs
 from divtok.progress import say
 from divtok.protocols.boxed import AnswerSpan
 from divtok.protocols.extract import find_answer
-from divtok.records import Trajectory
+from divtok.records import TraceStatus, Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import default_workspace
 
 if TYPE_CHECKING:
     import torch
 
-T = TypeVar("T")
+    from divtok.trace.reader import Reader
+    from divtok.trace.topk.server_model import ServerModel
 
-NO_TOKENS = "the response has no tokens"
+T = TypeVar("T")
 
 
 class Unknown(Enum):
@@ -98,18 +99,21 @@ def read_rows(
     rows: Sequence[R],
     read: Callable[[Sequence[R], int], Sequence[T]],
     *,
-    budget: Budget,
     device: torch.device,
-    switches: Sequence[int] = (),
+    refused: Sequence[T | None] = (),
+    budget: Budget | None = None,
+    switches: Sequence[int | None] = (),
     doing: str = "trace",
 ) -> list[T]:
     """`read(rows of one pack, workspace bytes)` for all rows; results in the rows' order.
 
-    Where memory runs out the budget shrinks, which is said, and what is left is planned anew. Rows
-    on different sides of a length switch are never read together.
+    `refused` has the result of each row that is not to be read, and None for the others. Where
+    memory runs out the budget shrinks, which is said, and what is left is planned anew. Rows on
+    different sides of a length switch are never read together.
     """
-    results: dict[int, T] = {}
-    packs = _plan(rows, range(len(rows)), budget, switches)
+    budget = budget or Budget()
+    results = {i: result for i, result in enumerate(refused) if result is not None}
+    packs = _plan(rows, [i for i in range(len(rows)) if i not in results], budget, switches)
     while packs:
         done = _within_memory([rows[i] for i in packs[0]], read, budget, device, doing)
         if done is None:
@@ -137,14 +141,15 @@ def check_ids(row: Row, width: int) -> None:
             )
 
 
-def too_long(row: Row, reader: str, limit: int | None) -> str | None:
-    """Why a row does not fit what a model reads at most; None where it does."""
-    if limit is None or row.length <= limit:
-        return None
-    return (
-        f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens, "
-        f"{reader} reads {limit}"
-    )
+def unreadable(row: Row, *models: Reader | ServerModel) -> tuple[TraceStatus, str] | None:
+    """The status and the reason of a row that these models cannot read; None where they can."""
+    if not len(row.token_ids):
+        return "empty", "the response has no tokens"
+    lengths = f"prompt {len(row.prompt_ids)} + response {len(row.token_ids)} = {row.length} tokens"
+    for model in models:
+        if model.context_length is not None and row.length > model.context_length:
+            return "too_long", f"{lengths}, {model.name} reads {model.context_length}"
+    return None
 
 
 def plain_ids(ids: Ids, name: str) -> Indices:
@@ -161,25 +166,24 @@ def plain_ids(ids: Ids, name: str) -> Indices:
 
 
 def _plan(
-    rows: Sequence[Row], indices: Sequence[int], budget: Budget, switches: Sequence[int]
+    rows: Sequence[Row], indices: Sequence[int], budget: Budget, switches: Sequence[int | None]
 ) -> list[list[int]]:
     """The given rows' indices in packs that the budget allows."""
     sides: dict[tuple[bool, ...], list[int]] = {}
     for index in indices:
-        side = tuple(rows[index].length - 1 > switch for switch in switches)
+        side = tuple(rows[index].length - 1 > switch for switch in switches if switch is not None)
         sides.setdefault(side, []).append(index)
-    return [pack for side in sides.values() for pack in _plan_side(rows, side, budget)]
-
-
-def _plan_side(rows: Sequence[Row], indices: Sequence[int], budget: Budget) -> list[list[int]]:
-    packs = plan_packs(
-        [rows[index].prompt_key for index in indices],
-        [len(rows[index].prompt_ids) for index in indices],
-        [len(rows[index].token_ids) for index in indices],
-        max_tokens=budget.tokens,
-        max_rows=max(1, len(indices)),
-    )
-    return [[indices[place] for place in pack] for pack in packs]
+    packs: list[list[int]] = []
+    for side in sides.values():
+        planned = plan_packs(
+            [rows[index].prompt_key for index in side],
+            [len(rows[index].prompt_ids) for index in side],
+            [len(rows[index].token_ids) for index in side],
+            max_tokens=budget.tokens,
+            max_rows=len(side),
+        )
+        packs += [[side[place] for place in pack] for pack in planned]
+    return packs
 
 
 def _within_memory(

@@ -6,7 +6,7 @@ traces go, and no threshold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -15,19 +15,18 @@ import numpy as np
 from divtok.divergences.divergence import Divergence
 from divtok.errors import ModelError
 from divtok.models.load import PairOptions, Tokenizer
-from divtok.packed.packs import Ids, Pack, build_pack
+from divtok.packed.packs import Ids, build_pack
 from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trace, TraceStatus, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, read_rows, row_of, too_long
+from divtok.trace.batches import Row, check_ids, plain_ids, read_rows, row_of, unreadable
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import pair_metrics
 from divtok.trace.listener import Listener, Passage, Read
-from divtok.trace.reader import Reader, load_reader
+from divtok.trace.reader import Reader, load_reader, predicting
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 Column = np.ndarray[Any, Any]
 
@@ -84,7 +83,7 @@ class Pair:
         self, row: Row, *, budget: Budget | None = None, asked: Asked | None = None
     ) -> Read:
         """One response, with what else is asked of the same passes."""
-        return self._read_all([row], budget or Budget(), asked or Asked())[0]
+        return self._read_all([row], budget, asked or Asked())[0]
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -110,33 +109,22 @@ class Pair:
         `answers` has the final answers by trajectory key, as far as they were found before.
         """
         rows = [row_of(trajectory, answers=answers) for trajectory in trajectories]
-        return self._read_all(rows, budget or Budget(), asked or Asked())
+        return self._read_all(rows, budget, asked or Asked())
 
-    def _read_all(self, rows: Sequence[Row], budget: Budget, asked: Asked) -> list[Read]:
-        for row in rows:
+    def _read_all(self, rows: Sequence[Row], budget: Budget | None, asked: Asked) -> list[Read]:
+        def refused(row: Row) -> Read | None:
             check_ids(row, self.vocab_size)
-        refused = [self._unreadable(row) for row in rows]
-        done = iter(
-            read_rows(
-                [row for row, trace in zip(rows, refused, strict=True) if trace is None],
-                lambda pack_rows, workspace: self._read(pack_rows, workspace, asked),
-                budget=budget,
-                device=self.p.device,
-                switches=[r.length_switch for r in (self.p, self.q) if r.length_switch is not None],
-            )
-        )
-        return [
-            next(done) if trace is None else asked.unread(trace, self.p.name) for trace in refused
-        ]
+            why = unreadable(row, self.p, self.q)
+            return None if why is None else asked.unread(self._failed(row, *why), self.p.name)
 
-    def _unreadable(self, row: Row) -> Trace | None:
-        if not len(row.token_ids):
-            return self._failed(row, "empty", NO_TOKENS)
-        for reader in (self.p, self.q):
-            reason = too_long(row, reader.name, reader.context_length)
-            if reason is not None:
-                return self._failed(row, "too_long", reason)
-        return None
+        return read_rows(
+            rows,
+            lambda pack_rows, workspace: self._read(pack_rows, workspace, asked),
+            refused=[refused(row) for row in rows],
+            budget=budget,
+            device=self.p.device,
+            switches=[self.p.length_switch, self.q.length_switch],
+        )
 
     def _read(self, rows: Sequence[Row], workspace_bytes: int, asked: Asked) -> list[Read]:
         import torch
@@ -151,11 +139,11 @@ class Pair:
         sinks = [listener.sink(pack) if self.p.packed else None for listener in asked.listeners]
         with torch.inference_mode():
             hidden = self.p.trunk(pack, [sink for sink in sinks if sink is not None])
-            states = hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
+            states = predicting(hidden, pack)
             metrics = pair_metrics(
                 states,
                 self.p.head,
-                _response_states(self.q, pack),
+                self.q.states(pack),
                 self.q.head,
                 targets,
                 vocab_size=self.vocab_size,
@@ -163,7 +151,12 @@ class Pair:
                 others=asked.divergences,
             )
             columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
-            traces = [self._trace(row, part, metrics.others) for row, part in _split(rows, columns)]
+            ends = np.cumsum([len(row.token_ids) for row in rows])[:-1]
+            parts = zip(*(np.split(column, ends) for column in columns.values()), strict=True)
+            traces = [
+                self._trace(row, dict(zip(columns, part, strict=True)), metrics.others)
+                for row, part in zip(rows, parts, strict=True)
+            ]
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
             heard = [
                 listener.hear(passage, sink)
@@ -243,22 +236,3 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
 
 def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}
-
-
-def _split(
-    rows: Sequence[Row], columns: Mapping[str, Column]
-) -> Iterator[tuple[Row, dict[str, Column]]]:
-    """Each row with its own part of columns that hold all rows' tokens end to end."""
-    start = 0
-    for row in rows:
-        stop = start + len(row.token_ids)
-        yield row, {name: column[start:stop] for name, column in columns.items()}
-        start = stop
-
-
-def _response_states(reader: Reader, pack: Pack) -> Tensor:
-    """Hidden states that predict the response tokens, one lane after another: [sum T, D]."""
-    import torch
-
-    hidden = reader.trunk(pack)
-    return hidden[torch.from_numpy(pack.predicts).to(hidden.device)]

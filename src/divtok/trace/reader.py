@@ -13,6 +13,7 @@ from divtok.errors import ModelError
 from divtok.memory import is_out_of_memory
 from divtok.models.load import LoadedModel, LoadOptions, load_model
 from divtok.packed.decoder import CANNOT
+from divtok.packed.packs import Pack
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
 from divtok.progress import say
@@ -44,6 +45,17 @@ class Reader:
     revision: str | None = None
     packed: bool = True
     length_switch: int | None = None
+
+    def states(self, pack: Pack) -> Tensor:
+        """Hidden states [sum T, D] that predict the response tokens, one lane after another."""
+        return predicting(self.trunk(pack), pack)
+
+
+def predicting(hidden: Tensor, pack: Pack) -> Tensor:
+    """Of the hidden states [N, D] of a pack those that predict response tokens, [sum T, D]."""
+    import torch
+
+    return hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
 
 
 def load_reader(ref: str, *, compile_trunk: bool = False, **options: Unpack[LoadOptions]) -> Reader:

@@ -16,7 +16,7 @@ from divtok.errors import UsageError
 from divtok.packed.packs import build_pack
 from divtok.protocols.encode import plain_prompt_ids
 from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, read_rows, row_of, too_long
+from divtok.trace.batches import Row, check_ids, read_rows, row_of, unreadable
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import default_workspace
 from divtok.trace.kernels.common import FLOAT_BYTES, Head, head_logits
@@ -179,33 +179,22 @@ def _read(
     def read_pack(rows: Sequence[Row], workspace_bytes: int) -> Sequence[T]:
         pack = build_pack([row.prompt_ids for row in rows], [row.token_ids for row in rows])
         with torch.inference_mode():
-            hidden = reader.trunk(pack)
-            states = hidden[torch.from_numpy(pack.predicts).to(hidden.device)]
-            return read(states, rows, workspace_bytes)
+            return read(reader.states(pack), rows, workspace_bytes)
 
-    for row in rows:
+    def refused(row: Row) -> T | None:
         check_ids(row, reader.head.width)
-    reasons = [_unreadable(row, reader) for row in rows]
-    done = iter(
-        read_rows(
-            [row for row, reason in zip(rows, reasons, strict=True) if reason is None],
-            read_pack,
-            budget=budget or Budget(),
-            device=reader.device,
-            switches=[s for s in (reader.length_switch,) if s is not None],
-            doing=doing,
-        )
+        why = unreadable(row, reader)
+        return None if why is None else failed(row.key, why[1])
+
+    return read_rows(
+        rows,
+        read_pack,
+        refused=[refused(row) for row in rows],
+        budget=budget,
+        device=reader.device,
+        switches=[reader.length_switch],
+        doing=doing,
     )
-    return [
-        next(done) if reason is None else failed(row.key, reason)
-        for row, reason in zip(rows, reasons, strict=True)
-    ]
-
-
-def _unreadable(row: Row, reader: Reader) -> str | None:
-    if not len(row.token_ids):
-        return NO_TOKENS
-    return too_long(row, reader.name, reader.context_length)
 
 
 def _check_shapes(states: Tensor, head: Head, targets: Tensor) -> None:

@@ -23,7 +23,7 @@ from divtok.errors import UsageError
 from divtok.packed.packs import Ids
 from divtok.records import Trace, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
-from divtok.trace.batches import NO_TOKENS, Row, check_ids, plain_ids, row_of, too_long
+from divtok.trace.batches import Row, check_ids, plain_ids, row_of, unreadable
 from divtok.trace.pair import check_vocabularies
 from divtok.trace.topk.answers import known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
@@ -109,13 +109,8 @@ class ServerPair:
         for_each(asked, both, replace(p, concurrency=at_a_time), keep=traces.update, proved=True)
 
     def _unreadable(self, row: Row) -> Trace | None:
-        if not len(row.token_ids):
-            return trace_without_numbers(row, self.p.name, self.q.name, "empty", NO_TOKENS)
-        for model in (self.p, self.q):
-            reason = too_long(row, model.name, model.context_length)
-            if reason is not None:
-                return trace_without_numbers(row, self.p.name, self.q.name, "too_long", reason)
-        return None
+        why = unreadable(row, self.p, self.q)
+        return None if why is None else trace_without_numbers(row, self.p.name, self.q.name, *why)
 
     def _trace(self, row: Row, from_p: Posted[Told], from_q: Posted[Told]) -> Trace:
         names = self.p.name, self.q.name
