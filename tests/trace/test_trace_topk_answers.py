@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from divtok.endpoints.client import Unusable
+from divtok.trace.topk.alignment import rounding_of_places
 from divtok.trace.topk.answers import (
     Place,
     TokenNames,
@@ -20,7 +21,6 @@ from divtok.trace.topk.answers import (
     read_prompt_logprobs,
 )
 from divtok.trace.topk.known import FLOAT32, Rounding
-from divtok.trace.topk.precision import rounding_of_places
 
 BFLOAT16 = Rounding(2.0**-8, 4e-6)
 

@@ -10,10 +10,10 @@ import pytest
 
 from divtok.divergences.arithmetic import FloatArray64, jsd_bits
 from divtok.errors import DataError
+from divtok.trace.topk.alignment import rounding_of, rounding_of_places
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.known import FLOAT32, Known, Rounding, unsound
-from divtok.trace.topk.precision import rounding_of, rounding_of_places
 
 NONE = Rounding(relative=0.0, absolute=0.0)
 BFLOAT16 = Rounding(relative=2.0**-8, absolute=1e-6)

@@ -58,10 +58,7 @@ def message_parts(message: Any) -> tuple[str | None, str | None]:
             (reasoning if is_reasoning else texts).append(text)
     elif content is not None:
         texts.append(_text(content, "content"))
-    return (
-        "\n\n".join(reasoning) if reasoning else None,
-        "\n".join(texts) if texts else None,
-    )
+    return "\n\n".join(reasoning) if reasoning else None, "\n".join(texts) if texts else None
 
 
 def _part_text(part: Any) -> tuple[bool, str]:

@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from divtok.endpoints.connection import http_client, key_from_environment
@@ -76,22 +75,17 @@ class ServerClient:
         self.settings = settings
         self._key = key_from_environment(settings)
         self._http = http_client(settings, self._key)
-        self._pauses = _Pauses(settings)
+        # Seeded: jitter has to differ between rows, not between runs.
+        self._jitter = random.Random("divtok.endpoints")
         self._reached = False
         self._proved = proved
         self._open_posts: set[asyncio.Future[None]] = set()  # neither answered nor refused so far
 
     async def __aenter__(self) -> ServerClient:
-        await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
 
     async def post(
         self,
@@ -114,31 +108,23 @@ class ServerClient:
         would be refused.
         """
         content = json.dumps(body, allow_nan=False).encode("ascii")
-        began = time.monotonic()
-        setbacks: list[str] = []
         settled = asyncio.get_running_loop().create_future()
         self._open_posts.add(settled)
         try:
-            posted = await self._ask("POST", path, content, accept, setbacks)
-            self._proved |= posted.reason is None
-            return posted
-        except Refusal as refusal:
-            seconds = _since(began)
-            self._settle(settled)
-            if not (refusal.may_be_about_one and await self._is_proved()):
-                raise self._error_of(refusal, path, next_step) from None
-            setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
-            reason = Reason("refused", f"The server refused this request with {setbacks[-1]}")
-            return Posted(None, len(setbacks), tuple(setbacks), seconds, reason)
+            posted, refusal = await self._ask("POST", path, content, accept)
         finally:
-            self._settle(settled)
+            self._open_posts.discard(settled)
+            settled.set_result(None)
+        self._proved |= posted.reason is None
+        if refusal and not (refusal.may_be_about_one and await self._is_proved()):
+            raise self._error_of(refusal, path, next_step)
+        return posted
 
     async def get(self, path: str) -> Any:
         """The parsed answer at `path`; `ServerError` where there is none after all attempts."""
-        try:
-            posted = await self._ask("GET", path, None, lambda answer: (answer,), [])
-        except Refusal as refusal:
-            raise self._error_of(refusal, path, None) from None
+        posted, refusal = await self._ask("GET", path, None, lambda answer: (answer,))
+        if refusal:
+            raise self._error_of(refusal, path, None)
         if posted.value is None:
             raise ServerError(
                 f"{self.settings.url(path)} could not be read: {posted.reason}",
@@ -158,39 +144,41 @@ class ServerClient:
             _, others = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         return self._proved
 
-    def _settle(self, post: asyncio.Future[None]) -> None:
-        self._open_posts.discard(post)
-        if not post.done():
-            post.set_result(None)
-
     async def _ask(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None,
-        accept: Callable[[Any], T],
-        setbacks: list[str],
-    ) -> Posted[T]:
-        """Attempts until one succeeds or none is left; adds to `setbacks`. Raises a `Refusal`."""
+        self, method: str, path: str, content: bytes | None, accept: Callable[[Any], T]
+    ) -> tuple[Posted[T], Refusal | None]:
+        """Attempts until one succeeds, is refused or none is left."""
         began = time.monotonic()
         deadline = began + self.settings.deadline_s
+        setbacks: list[str] = []
+
+        def posted(value: T | None, reason: Reason | None) -> Posted[T]:
+            attempts, seconds = len(setbacks) + (reason is None), time.monotonic() - began
+            return Posted(value, attempts, tuple(setbacks), seconds, reason)
+
         while True:
             try:
-                value = accept(await self._attempt(method, path, content, deadline))
-                return Posted(value, len(setbacks) + 1, tuple(setbacks), _since(began), None)
+                answer = await self._attempt(method, path, content, deadline)
+                return posted(accept(answer), None), None
+            except Refusal as refusal:
+                setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
+                why = f"The server refused this request with {setbacks[-1]}"
+                return posted(None, Reason("refused", why)), refusal
             except Unusable as error:
                 setback = _Setback(f"the answer cannot be used: {error}", kind="unusable")
             except _Setback as error:
                 setback = error
             setbacks.append(tidy(setback.why, self._key))
-            pause, reason = self._next_pause(setback, setbacks, deadline)
-            if reason is None:
-                await asyncio.sleep(pause)
-                continue
-            if not self._reached:
-                self._raise_unreachable(setbacks)
-            why = Reason(setback.kind, reason)
-            return Posted(None, len(setbacks), tuple(setbacks), _since(began), why)
+            pause, why = self._next_pause(setback.wait, setbacks, deadline)
+            if why is not None:
+                break
+            await asyncio.sleep(pause)
+        if not self._reached:
+            raise ServerUnreachableError(
+                f"{self.settings.base_url} cannot be reached: {setbacks[-1]}",
+                next_step="Start the server, or check the base URL.",
+            )
+        return posted(None, Reason(setback.kind, why)), None
 
     async def _attempt(self, method: str, path: str, content: bytes | None, deadline: float) -> Any:
         """One answer as parsed JSON, or a `_Setback`, or a `Refusal`."""
@@ -208,7 +196,8 @@ class ServerClient:
             raise _Setback(f"no answer within {limit:.3g} s") from error
         except httpx2.HTTPError as error:
             self._reached |= not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            raise _Setback(_connection_words(error)) from error
+            words = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise _Setback(f"the connection failed ({words})") from error
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -222,8 +211,11 @@ class ServerClient:
         ) as response:
             self._reached = True
             if response.status_code >= 300:
-                _refuse(response, await _read(response, MAX_ERROR_BYTES, cut=True))
-            return await _read(response, MAX_BODY_BYTES)
+                _refuse(response, (await _read(response, MAX_ERROR_BYTES))[:MAX_ERROR_BYTES])
+            body = await _read(response, MAX_BODY_BYTES)
+        if len(body) > MAX_BODY_BYTES:
+            raise _Setback(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB")
+        return body
 
     def _error_of(self, refusal: Refusal, path: str, next_step: NextStep | None) -> ServerError:
         status, said = refusal.status, refusal.said
@@ -234,59 +226,35 @@ class ServerClient:
         )
 
     def _next_pause(
-        self, setback: _Setback, setbacks: list[str], deadline: float
+        self, asked: float | None, setbacks: list[str], deadline: float
     ) -> tuple[float, str | None]:
-        """Seconds to wait before the next attempt, or the reason why there is none."""
-        left = deadline - time.monotonic()
-        tried = f"{len(setbacks)} attempt{'s' * (len(setbacks) > 1)}, the last: {setbacks[-1]}"
-        within = f"the deadline of {self.settings.deadline_s:g} s"
-        if len(setbacks) >= self.settings.max_attempts:
-            return 0.0, f"No answer in {tried}"
-        if setback.wait is not None and setback.wait >= left:
-            return 0.0, f"Asked to wait {setback.wait:g} s, which is past {within}; {tried}"
-        pause = self._pauses.after(len(setbacks), setback.wait)
-        if setback.wait is not None:
-            pause = min(pause, (setback.wait + left) / 2)  # the jitter alone must not end it
-        if pause >= left:
-            return 0.0, f"No answer within {within}; {tried}"
-        return pause, None
-
-    def _raise_unreachable(self, setbacks: list[str]) -> NoReturn:
-        raise ServerUnreachableError(
-            f"{self.settings.base_url} cannot be reached: {setbacks[-1]}",
-            next_step="Start the server, or check the base URL.",
-        )
-
-
-class _Setback(Exception):
-    """A failed attempt: why, and the seconds the server asks us to wait."""
-
-    def __init__(self, why: str, wait: float | None = None, *, kind: str = "no_answer") -> None:
-        super().__init__(why)
-        self.why = why
-        self.wait = wait
-        self.kind = kind
-
-
-class _Pauses:
-    """The pauses between attempts under some settings."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self._first, self._most = settings.first_wait_s, settings.max_wait_s
-        # Seeded: jitter has to differ between rows, not between runs.
-        self._jitter = random.Random("divtok.endpoints")
-
-    def after(self, attempt: int, asked: float | None) -> float:
-        """Seconds to wait after this attempt, counted from 1; never less than was `asked` for.
+        """Seconds to wait before the next attempt, or the reason why there is none.
 
         Where the server does not ask: between half of the doubled pause and all of it. Where it
         does: as asked, and up to one first pause more, so that not everyone comes back at once.
         """
-        if asked is not None:
-            return asked + self._first * self._jitter.random()
+        left, first = deadline - time.monotonic(), self.settings.first_wait_s
+        tried = f"{len(setbacks)} attempt{'s' * (len(setbacks) > 1)}, the last: {setbacks[-1]}"
+        within = f"the deadline of {self.settings.deadline_s:g} s"
+        if len(setbacks) >= self.settings.max_attempts:
+            return 0.0, f"No answer in {tried}"
+        if asked is not None and asked >= left:
+            return 0.0, f"Asked to wait {asked:g} s, which is past {within}; {tried}"
+        if asked is not None:  # the jitter alone must not end it
+            return min(asked + first * self._jitter.random(), (asked + left) / 2), None
         # Doubling stops where it can no longer matter; 2**2000 does not fit a float.
-        doubled = min(self._most, self._first * 2.0 ** min(attempt - 1, 64))
-        return doubled * (0.5 + 0.5 * self._jitter.random())
+        doubled = min(self.settings.max_wait_s, first * 2.0 ** min(len(setbacks) - 1, 64))
+        pause = doubled * (0.5 + 0.5 * self._jitter.random())
+        return (pause, None) if pause < left else (0.0, f"No answer within {within}; {tried}")
+
+
+@dataclass(eq=False)
+class _Setback(Exception):
+    """A failed attempt: why, and the seconds the server asks us to wait."""
+
+    why: str
+    wait: float | None = None
+    kind: str = "no_answer"
 
 
 def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
@@ -299,23 +267,11 @@ def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
     raise Refusal(status, said, code)
 
 
-async def _read(response: httpx2.Response, limit: int, *, cut: bool = False) -> bytes:
-    """The body, at most `limit` bytes of it: more is a setback, or is left unread with `cut`."""
+async def _read(response: httpx2.Response, limit: int) -> bytes:
+    """The body; of one that is larger than the limit, as much as shows it."""
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part
         if len(body) > limit:
-            if cut:
-                break
-            raise _Setback(f"the answer is larger than {limit // 2**20} MiB")
-    return bytes(body[:limit])
-
-
-def _connection_words(error: Exception) -> str:
-    said = str(error)
-    name = type(error).__name__
-    return f"the connection failed ({name}: {said})" if said else f"the connection failed ({name})"
-
-
-def _since(moment: float) -> float:
-    return time.monotonic() - moment
+            break
+    return bytes(body)

@@ -62,7 +62,8 @@ def http_client(settings: ServerSettings, key: str | None) -> httpx2.AsyncClient
         return httpx2.AsyncClient(
             headers=headers,
             limits=limits,
-            timeout=_timeout(settings),
+            # For connecting alone; the whole of an attempt is limited where it is made.
+            timeout=httpx2.Timeout(None, connect=min(CONNECT_S, settings.timeout_s / 2)),
             verify=_tls(),
             transport=httpx2.AsyncHTTPTransport(limits=limits, verify=_tls())
             if settings.on_this_machine
@@ -81,10 +82,3 @@ def _tls() -> ssl.SSLContext:
     import httpx2
 
     return httpx2.create_ssl_context()
-
-
-def _timeout(settings: ServerSettings) -> httpx2.Timeout:
-    """For connecting alone; the whole of an attempt is limited where it is made."""
-    import httpx2
-
-    return httpx2.Timeout(None, connect=min(CONNECT_S, settings.timeout_s / 2))

@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from divtok.errors import UsageError
@@ -36,20 +37,17 @@ class ServerSettings:
     max_wait_s: float = 60.0
 
     def __post_init__(self) -> None:
-        wrong = [
-            problem
-            for problem in (
-                _url_problem(self.base_url),
-                _variable_problem(self.key_variable),
-                _count_problem("concurrency", self.concurrency, MAX_CONCURRENCY),
-                _count_problem("max_attempts", self.max_attempts, None),
-                _seconds_problem("timeout_s", self.timeout_s, zero=False),
-                _seconds_problem("deadline_s", self.deadline_s, zero=False),
-                _seconds_problem("first_wait_s", self.first_wait_s, zero=True),
-                _seconds_problem("max_wait_s", self.max_wait_s, zero=True),
-            )
-            if problem is not None
-        ]
+        problems = (
+            _url_problem(self.base_url),
+            _variable_problem(self.key_variable),
+            _count_problem("concurrency", self.concurrency, MAX_CONCURRENCY),
+            _count_problem("max_attempts", self.max_attempts, None),
+            _seconds_problem("timeout_s", self.timeout_s, zero=False),
+            _seconds_problem("deadline_s", self.deadline_s, zero=False),
+            _seconds_problem("first_wait_s", self.first_wait_s, zero=True),
+            _seconds_problem("max_wait_s", self.max_wait_s, zero=True),
+        )
+        wrong = [problem for problem in problems if problem is not None]
         if not wrong and self.max_wait_s < self.first_wait_s:
             wrong = [f"max_wait_s {self.max_wait_s} is less than first_wait_s {self.first_wait_s}"]
         if wrong:
@@ -135,12 +133,8 @@ def _count_problem(name: str, value: object, most: int | None) -> str | None:
     return f"{name} must be a whole number {limit}, not {value!r}"
 
 
-def _seconds_problem(name: str, value: object, *, zero: bool) -> str | None:
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and (value > 0 or (zero and value == 0))
-    ):
+def _seconds_problem(name: str, value: Any, *, zero: bool) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and math.isfinite(value) and (value > 0 or (zero and value == 0)):
         return None
     return f"{name} must be a number of seconds{'' if zero else ' above 0'}, not {value!r}"

@@ -106,15 +106,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
     Names of headers are looked up in small letters, so `headers` must ignore case.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None:
+    if (seconds := _number(value)) is not None:
         return seconds
-    until = _date(value)
-    if until is None:
+    if (until := _date(value)) is None:
         return None
     # The server's own clock, where it shows it: ours may be wrong by more than the wait.
     now = _date(headers.get("date")) or datetime.fromtimestamp(time.time(), UTC)

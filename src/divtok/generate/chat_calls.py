@@ -10,27 +10,28 @@ here. Each request carries a seed of its own, for servers that make use of one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from divtok.endpoints.client import Posted, ServerClient
 from divtok.endpoints.many import results_of
+from divtok.endpoints.settings import ServerSettings
 from divtok.endpoints.words import seems_about_length, tidy
-from divtok.errors import UsageError
 from divtok.generate.chat_answer import NO_ANSWER, ChatAnswer, read_answer
 from divtok.generate.engine import Asked, EngineSetup, Generated, Replied
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
+from divtok.generate.replies import SEED_SUFFIX, check_max_tokens
 from divtok.protocols.prompts import CONFIDENCE_QUESTION, Message, messages_for
 from divtok.records import Call, CallPurpose, Reading, Reason, Reply, Sampling, Trajectory
 
 PATH = "chat/completions"
 
-# Behind a trajectory's key it makes the seed of its reply.
-_REPLY_SUFFIX = "/reply"
+I = TypeVar("I")  # noqa: E741 (an item)
+R = TypeVar("R")
 
 
 def responses(jobs: Iterable[Job], setup: EngineSetup) -> Generator[list[Generated]]:
@@ -40,21 +41,20 @@ def responses(jobs: Iterable[Job], setup: EngineSetup) -> Generator[list[Generat
     finished by then has been yielded. A server that has answered, now or before, and refuses one
     request with 400, 413 or 422, has refused that one alone: a failed row.
     """
-    options: ApiSection = setup.options
 
     async def respond(client: ServerClient, job: Job) -> Generated:
-        body = _request(
+        posted = await _ask(
+            client,
             setup,
-            messages=messages_for(job.problem.question, protocol=job.protocol),
-            sampling=job.sampling,
-            seed_text=job.key,
+            messages_for(job.problem.question, protocol=job.protocol),
+            job.sampling,
+            seed=_seed(job.key),
             max_tokens=job.sampling.max_length,
+            logprobs=setup.options.logprobs,
         )
-        if options.logprobs:
-            body["logprobs"] = True
-        return _generated(job, await _ask(client, body), setup)
+        return _generated(job, posted, setup)
 
-    return results_of(jobs, respond, options.server(), proved=_proved(setup))
+    return _results(jobs, respond, setup)
 
 
 def replies(
@@ -65,46 +65,49 @@ def replies(
     Otherwise like `responses`. Where it is not known how a trajectory was sampled, the server's own
     defaults are left as they are.
     """
-    if max_tokens < 1:
-        raise UsageError(
-            f"A reply of at most {max_tokens} tokens says nothing.",
-            next_step="Give max_tokens 1 or more.",
-        )
-    options: ApiSection = setup.options
+    check_max_tokens(max_tokens)
 
     async def reply(client: ServerClient, row: Asked) -> Replied:
         trajectory = row.trajectory
         if not trajectory.text:
-            return Replied(_nothing_to_ask(trajectory))
+            why = "failed" if trajectory.failed else "is empty"
+            why = f"The response {why}, so there is nothing to be sure of."
+            return Replied(_reply(trajectory, NO_ANSWER, Reason("no_response", why)))
         messages = [
             *messages_for(row.question, protocol=trajectory.protocol),
             {"role": "assistant", "content": trajectory.text},
             {"role": "user", "content": CONFIDENCE_QUESTION},
         ]
-        body = _request(
-            setup,
-            messages=messages,
-            sampling=trajectory.sampling,
-            seed_text=trajectory.key + _REPLY_SUFFIX,
-            max_tokens=max_tokens,
+        seed = _seed(trajectory.key + SEED_SUFFIX)
+        posted = await _ask(
+            client, setup, messages, trajectory.sampling, seed=seed, max_tokens=max_tokens
         )
-        return _replied(trajectory, await _ask(client, body), setup)
+        return Replied(
+            _reply(trajectory, posted.value or NO_ANSWER, posted.reason),
+            _call(trajectory.key, "reply", posted, setup),
+        )
 
-    return results_of(rows, reply, options.server(), proved=_proved(setup))
+    return _results(rows, reply, setup)
 
 
-def _proved(setup: EngineSetup) -> bool:
-    return (setup.options.server().base_url, setup.served_name) in setup.answered
+def _results(
+    items: Iterable[I], work: Callable[[ServerClient, I], Awaitable[R]], setup: EngineSetup
+) -> Generator[list[R]]:
+    server: ServerSettings = setup.options.server()
+    proved = (server.base_url, setup.served_name) in setup.answered
+    return results_of(items, work, server, proved=proved)
 
 
-def _request(
+async def _ask(
+    client: ServerClient,
     setup: EngineSetup,
-    *,
     messages: list[Message],
     sampling: Sampling | None,
-    seed_text: str,
+    *,
+    seed: int,
     max_tokens: int,
-) -> dict[str, Any]:
+    logprobs: bool = False,
+) -> Posted[ChatAnswer]:
     options: ApiSection = setup.options
     body: dict[str, Any] = {
         "model": setup.served_name,
@@ -112,7 +115,7 @@ def _request(
         "stream": False,
         "n": 1,
         options.token_limit_field: max_tokens,
-        "seed": _seed(seed_text),
+        "seed": seed,
     }
     if sampling is not None:
         body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
@@ -120,22 +123,20 @@ def _request(
             body["top_k"] = sampling.top_k
         if sampling.presence_penalty != 0:
             body["presence_penalty"] = sampling.presence_penalty
-    body |= options.sent
+    body |= options.sent | ({"logprobs": True} if logprobs else {})
     if body["seed"] is None:
         del body["seed"]
-    return body
+    return await client.post(
+        PATH,
+        body,
+        accept=lambda parsed: _without_key(client, read_answer(parsed)),
+        next_step=_next_step,
+    )
 
 
 def _seed(text: str) -> int:
     """31 bits, because some servers hold a seed in a signed 32-bit number."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
-
-
-async def _ask(client: ServerClient, body: Mapping[str, Any]) -> Posted[ChatAnswer]:
-    def accept(parsed: Any) -> ChatAnswer:
-        return _without_key(client, read_answer(parsed))
-
-    return await client.post(PATH, body, accept=accept, next_step=_next_step)
 
 
 def _next_step(status: int, said: str) -> str | None:
@@ -169,41 +170,22 @@ def _generated(job: Job, posted: Posted[ChatAnswer], setup: EngineSetup) -> Gene
         token_ids=answer.token_ids,
         reason=posted.reason or answer.reason,
     )
-    sampled = _sampled(trajectory, answer) if setup.options.logprobs else None
+    sampled = None
+    if setup.options.logprobs:
+        # Also where there is nothing to read, so that none of an earlier response is left in place.
+        logprob = np.empty(0, dtype=np.float32) if answer.logprob is None else answer.logprob
+        sampled = Reading(job.key, job.generator, "sampled", logprob, reason=answer.no_logprob)
     return Generated(trajectory, _call(job.key, "response", posted, setup), sampled)
 
 
-def _sampled(trajectory: Trajectory, answer: ChatAnswer) -> Reading:
-    """Also where there is nothing to read, so that none of an earlier response is left in place."""
-    nothing = np.empty(0, dtype=np.float32)
-    logprob = nothing if answer.logprob is None else answer.logprob
-    return Reading(
-        trajectory.key, trajectory.generator, "sampled", logprob, reason=answer.no_logprob
-    )
-
-
-def _replied(trajectory: Trajectory, posted: Posted[ChatAnswer], setup: EngineSetup) -> Replied:
-    answer = posted.value or NO_ANSWER
-    reply = Reply(
+def _reply(trajectory: Trajectory, answer: ChatAnswer, reason: Reason | None) -> Reply:
+    return Reply(
         key=trajectory.key,
         model=trajectory.generator,
         token_ids=answer.token_ids,
         text=answer.text,
         finish_reason=answer.finish_reason,
-        reason=posted.reason,
-    )
-    return Replied(reply, _call(trajectory.key, "reply", posted, setup))
-
-
-def _nothing_to_ask(trajectory: Trajectory) -> Reply:
-    why = "failed" if trajectory.failed else "is empty"
-    return Reply(
-        key=trajectory.key,
-        model=trajectory.generator,
-        token_ids=(),
-        text="",
-        finish_reason="failed",
-        reason=Reason("no_response", f"The response {why}, so there is nothing to be sure of."),
+        reason=reason,
     )
 
 

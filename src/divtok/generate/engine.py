@@ -102,10 +102,6 @@ class Replies:
     by_row: bool = False
 
 
-def _refuse_nothing(setup: EngineSetup) -> None:
-    """For engines that take every setup."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """A source of trajectories.
@@ -125,7 +121,7 @@ class Engine:
     weights_here: bool
     open: Callable[[EngineSetup], AbstractContextManager[Write]] | None = None
     options: type[BaseModel] | None = None
-    check: Callable[[EngineSetup], None] = _refuse_nothing
+    check: Callable[[EngineSetup], None] = lambda _: None
     own_identity: Identity | None = None
     by_row: bool = False
     replies: Replies | None = None

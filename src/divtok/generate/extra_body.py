@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 # What the request says itself: the rows would not be what their record says if it were changed.
 _OURS = frozenset(
     {"messages", "model", "stream", "n", "temperature", "top_p", "top_k", "presence_penalty"}
-    | {"seed", "logprobs", *LIMIT_FIELDS}
+    | {"seed", "logprobs", "max_tokens", "max_completion_tokens"}
 )
 # In a name in small letters without its "-" and "_".
 _SECRET = re.compile(

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import prompt_ids
-from divtok.records import (
-    FinishReason,
-    Problem,
-    Reason,
-    Sampling,
-    Trajectory,
-    trajectory_key,
-)
+from divtok.records import FinishReason, Problem, Reason, Sampling, Trajectory, trajectory_key
+
+Write: TypeAlias = Callable[[Sequence[Ask]], Sequence[Written]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +71,29 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
         raise UsageError(
             "All jobs of a batch must share one sampling.", next_step="Split the batch."
         )
-    return written_by(
-        lambda _, asks: decode(loaded, asks, sampling), tokenizer=loaded.tokenizer, jobs=jobs
-    )
+    return written_by(lambda asks: decode(loaded, asks, sampling), loaded.tokenizer, jobs)
 
 
-def written_by(
-    write: Callable[[Sequence[Job], Sequence[Ask]], Sequence[Written]],
-    *,
-    tokenizer: Any,
-    jobs: Sequence[Job],
-) -> list[Trajectory]:
+def written_by(write: Write, tokenizer: Any, jobs: Sequence[Job]) -> list[Trajectory]:
     """One trajectory for each job, in order, from what `write` gives for their prompts.
 
-    A prompt that leaves no room for a response is not given to `write`: its row is a failed one.
+    Where max_length leaves no room for a response the row is a failed one.
     """
-    asks = [_ask(tokenizer, job) for job in jobs]
-    fitting = [row for row, ask in enumerate(asks) if ask.limit > 0]
-    written = write([jobs[r] for r in fitting], [asks[r] for r in fitting]) if fitting else []
-    responses = dict(zip(fitting, written, strict=True))
+    asks: list[Ask] = []
+    for job in jobs:
+        prompt = prompt_ids(tokenizer, job.problem.question, protocol=job.protocol)
+        asks.append(Ask(job.key, prompt, limit=job.sampling.max_length - len(prompt)))
     return [
-        _trajectory(job, ask, responses.get(row))
-        for row, (job, ask) in enumerate(zip(jobs, asks, strict=True))
+        _trajectory(job, ask, response)
+        for job, ask, response in zip(jobs, asks, within_limits(asks, write), strict=True)
     ]
 
 
-def _ask(tokenizer: Any, job: Job) -> Ask:
-    """The prompt of a job, with what its max_length leaves for the response."""
-    prompt = prompt_ids(tokenizer, job.problem.question, protocol=job.protocol)
-    return Ask(job.key, prompt, limit=job.sampling.max_length - len(prompt))
+def within_limits(asks: Sequence[Ask], write: Write) -> list[Written | None]:
+    """What `write` gives for each prompt; None for one that has no room, which it does not get."""
+    fitting = [ask for ask in asks if ask.limit > 0]
+    written = iter(write(fitting) if fitting else ())
+    return [next(written) if ask.limit > 0 else None for ask in asks]
 
 
 def _trajectory(job: Job, ask: Ask, response: Written | None) -> Trajectory:
@@ -115,8 +104,5 @@ def _trajectory(job: Job, ask: Ask, response: Written | None) -> Trajectory:
         )
         return job.trajectory("", "failed", reason=Reason("too_long", why))
     return job.trajectory(
-        response.text,
-        response.finish_reason,
-        prompt_ids=ask.prompt,
-        token_ids=response.token_ids,
+        response.text, response.finish_reason, prompt_ids=ask.prompt, token_ids=response.token_ids
     )

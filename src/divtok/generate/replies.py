@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from divtok.errors import UsageError
 from divtok.generate.decoding import Ask, Written, decode
+from divtok.generate.jobs import within_limits
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import follow_up_ids
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
@@ -19,7 +20,7 @@ MAX_TOKENS = 512
 
 # Behind a trajectory's key it makes the seed of its reply, so that the reply does not draw the
 # same numbers as the response once more.
-_SEED_SUFFIX = "/reply"
+SEED_SUFFIX = "/reply"
 
 
 def reply_batch(
@@ -38,21 +39,28 @@ def reply_batch(
     """
     if not trajectories:
         return []
-    sampling = _shared_sampling(trajectories, max_tokens)
+    sampling = _shared_sampling(trajectories)
+    check_max_tokens(max_tokens)
     asks = [
         _ask(loaded, trajectory, question, follow_up, max_tokens)
         for trajectory, question in zip(trajectories, questions, strict=True)
     ]
-    fitting = [row for row, ask in enumerate(asks) if ask.limit > 0]
-    written = decode(loaded, [asks[row] for row in fitting], sampling) if fitting else []
-    said = dict(zip(fitting, written, strict=True))
+    written = within_limits(asks, lambda fitting: decode(loaded, fitting, sampling))
     return [
-        _reply(loaded, trajectory, said[row]) if row in said else _no_room(loaded, trajectory, ask)
-        for row, (trajectory, ask) in enumerate(zip(trajectories, asks, strict=True))
+        _reply(loaded, trajectory, ask, said)
+        for trajectory, ask, said in zip(trajectories, asks, written, strict=True)
     ]
 
 
-def _shared_sampling(trajectories: Sequence[Trajectory], max_tokens: int) -> Sampling:
+def check_max_tokens(max_tokens: int) -> None:
+    if max_tokens < 1:
+        raise UsageError(
+            f"A reply of at most {max_tokens} tokens says nothing.",
+            next_step="Give max_tokens 1 or more.",
+        )
+
+
+def _shared_sampling(trajectories: Sequence[Trajectory]) -> Sampling:
     sampling = trajectories[0].sampling
     if sampling is None:
         raise UsageError(
@@ -63,11 +71,6 @@ def _shared_sampling(trajectories: Sequence[Trajectory], max_tokens: int) -> Sam
     if any(trajectory.sampling != sampling for trajectory in trajectories):
         raise UsageError(
             "All trajectories of a batch must share one sampling.", next_step="Split the batch."
-        )
-    if max_tokens < 1:
-        raise UsageError(
-            f"A reply of at most {max_tokens} tokens says nothing.",
-            next_step="Give max_tokens 1 or more.",
         )
     return sampling
 
@@ -86,7 +89,7 @@ def _ask(
     )
     context = _context_length(loaded)
     room = max_tokens if context is None else context - len(prompt)
-    return Ask(trajectory.key + _SEED_SUFFIX, prompt, limit=min(max_tokens, room))
+    return Ask(trajectory.key + SEED_SUFFIX, prompt, limit=min(max_tokens, room))
 
 
 def _context_length(loaded: LoadedModel) -> int | None:
@@ -94,26 +97,12 @@ def _context_length(loaded: LoadedModel) -> int | None:
     return getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
 
 
-def _reply(loaded: LoadedModel, trajectory: Trajectory, written: Written) -> Reply:
-    return Reply(
-        key=trajectory.key,
-        model=loaded.name,
-        token_ids=written.token_ids,
-        text=written.text,
-        finish_reason=written.finish_reason,
-    )
-
-
-def _no_room(loaded: LoadedModel, trajectory: Trajectory, ask: Ask) -> Reply:
-    why = (
-        f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply within "
-        f"the model's {_context_length(loaded)}."
-    )
-    return Reply(
-        key=trajectory.key,
-        model=loaded.name,
-        token_ids=(),
-        text="",
-        finish_reason="length",
-        reason=Reason("too_long", why),
-    )
+def _reply(loaded: LoadedModel, trajectory: Trajectory, ask: Ask, said: Written | None) -> Reply:
+    reason = None
+    if said is None:
+        why = (
+            f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply "
+            f"within the model's {_context_length(loaded)}."
+        )
+        said, reason = Written((), "", "length"), Reason("too_long", why)
+    return Reply(trajectory.key, loaded.name, said.token_ids, said.text, said.finish_reason, reason)

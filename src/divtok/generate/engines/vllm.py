@@ -13,7 +13,6 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Annotated, Any, Self
 
 from pydantic import Field
@@ -68,19 +67,6 @@ _ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """What sampling must know of a model's ids.
-
-    `end_ids` end a response. `padding` are ids that only fill up the model's output layer: they
-    are not tokens and are never sampled.
-    """
-
-    tokenizer: Any
-    end_ids: frozenset[int]
-    padding: range
-
-
 class VllmSection(Section):
     """The section generate.vllm of a config."""
 
@@ -88,21 +74,33 @@ class VllmSection(Section):
     gpu_memory: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # left out: vLLM's own
 
 
+@dataclass(slots=True, eq=False)
 class VllmModel:
-    """A model loaded by vLLM. It holds GPU memory until `close`, or the end of a `with` block."""
+    """A model loaded by vLLM. It holds GPU memory until `close`, or the end of a `with` block.
 
-    def __init__(self, name: str, llm: Any, vocabulary: Vocabulary, *, max_length: int) -> None:
-        self.name = name
-        self.max_length = max_length
-        self._llm = llm
-        self._vocabulary = vocabulary
+    `end_ids` end a response. `padding` are ids that only fill up the model's output layer: they
+    are not tokens and are never sampled.
+    """
+
+    name: str
+    max_length: int
+    tokenizer: Any
+    end_ids: frozenset[int]
+    padding: range
+    _llm: Any  # None when it is closed
 
     def generate_batch(self, jobs: Sequence[Job]) -> list[Trajectory]:
         """One trajectory for each job, in order. vLLM divides them into batches by itself."""
         for sampling in {job.sampling for job in jobs}:
             check_sampling(sampling)
-            self._check_length(sampling)
-        return written_by(self._write, tokenizer=self._vocabulary.tokenizer, jobs=jobs)
+            if sampling.max_length > self.max_length:
+                raise UsageError(
+                    f"vLLM was started for {self.max_length} tokens, and max_length is "
+                    f"{sampling.max_length}.",
+                    next_step="Start it with the largest max_length that will be asked for.",
+                )
+        samplings = {job.key: job.sampling for job in jobs}
+        return written_by(lambda asks: self._write(asks, samplings), self.tokenizer, jobs)
 
     def close(self) -> None:
         """End vLLM's processes, and with them what they hold of the GPUs."""
@@ -113,43 +111,38 @@ class VllmModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_length(self, sampling: Sampling) -> None:
-        if sampling.max_length > self.max_length:
-            raise UsageError(
-                f"vLLM was started for {self.max_length} tokens, and max_length is "
-                f"{sampling.max_length}.",
-                next_step="Start it with the largest max_length that will be asked for.",
-            )
-
-    def _write(self, jobs: Sequence[Job], asks: Sequence[Ask]) -> list[Written]:
-        params = [
-            _params(ask, job.sampling, self._vocabulary)
-            for ask, job in zip(asks, jobs, strict=True)
-        ]
-        return [self._written(output.outputs[0]) for output in self._continue(asks, params)]
-
-    def _continue(self, asks: Sequence[Ask], params: Sequence[Any]) -> list[Any]:
+    def _write(self, asks: Sequence[Ask], samplings: Mapping[str, Sampling]) -> list[Written]:
         if self._llm is None:
             raise UsageError(
                 f"The model '{self.name}' has been closed.", next_step="Load it again."
             )
         prompts = [{"prompt_token_ids": list(ask.prompt)} for ask in asks]
+        params = [self._params(ask, samplings[ask.key]) for ask in asks]
         try:
-            return self._llm.generate(prompts, list(params), use_tqdm=False)
+            outputs = self._llm.generate(prompts, params, use_tqdm=False)
         except _vllm("v1.engine.exceptions").EngineDeadError as error:
             raise ModelError(
                 f"vLLM's process for '{self.name}' ended while it was generating.",
                 next_step="Its last lines above say why; where memory ran out, lower "
                 "generate.vllm.gpu_memory or sampling.max_length. Then run the same command again.",
             ) from error
+        return [self._written(output.outputs[0]) for output in outputs]
+
+    def _params(self, ask: Ask, sampling: Sampling) -> Any:
+        return _vllm().SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=0 if sampling.top_k is None else sampling.top_k,
+            presence_penalty=sampling.presence_penalty,
+            seed=row_seed(ask.key),
+            max_tokens=ask.limit,
+            stop_token_ids=sorted(self.end_ids),
+            logit_bias=dict.fromkeys(self.padding, float("-inf")) or None,
+            detokenize=False,
+        )
 
     def _written(self, completion: Any) -> Written:
         token_ids = tuple(int(token) for token in completion.token_ids)
@@ -158,7 +151,7 @@ class VllmModel:
                 f"vLLM gave up a response of '{self.name}' ({completion.finish_reason}).",
                 next_step="Run the same command again; finished rows are kept.",
             )
-        text = self._vocabulary.tokenizer.decode(
+        text = self.tokenizer.decode(
             list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return Written(token_ids, text, completion.finish_reason)
@@ -187,7 +180,7 @@ def load_vllm(
     device = _check_devices(tensor_parallel)
     place = model_place(ref)
     number = resolve_dtype(ref, dtype, device=device, revision=revision)
-    vocabulary = _read_vocabulary(ref, place, revision)
+    tokenizer, end_ids, padding = _read_vocabulary(ref, place, revision)
     options: dict[str, Any] = {
         "model": place,
         "revision": revision,
@@ -207,7 +200,14 @@ def load_vllm(
         options |= _FOR_THE_CPU
     if gpu_memory is not None:
         options["gpu_memory_utilization"] = gpu_memory
-    return VllmModel(ref, _start(ref, options), vocabulary, max_length=max_length)
+    next_step = (
+        "vLLM's own lines above say more. Where memory is short, lower sampling.max_length, set "
+        "generate.vllm.gpu_memory, or share the model among more GPUs "
+        "(generate.vllm.tensor_parallel)."
+    )
+    with reading(f"The model '{ref}' in vLLM", next_step=next_step):
+        llm = _vllm().LLM(**options)
+    return VllmModel(ref, max_length, tokenizer, end_ids, padding, llm)
 
 
 def check_sampling(sampling: Sampling) -> None:
@@ -231,29 +231,13 @@ def row_seed(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
 
 
-def _params(ask: Ask, sampling: Sampling, vocabulary: Vocabulary) -> Any:
-    return _vllm().SamplingParams(
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=0 if sampling.top_k is None else sampling.top_k,
-        presence_penalty=sampling.presence_penalty,
-        seed=row_seed(ask.key),
-        max_tokens=ask.limit,
-        stop_token_ids=sorted(vocabulary.end_ids),
-        logit_bias=dict.fromkeys(vocabulary.padding, float("-inf")) or None,
-        detokenize=False,
-    )
-
-
 def _check_devices(tensor_parallel: int) -> str:
     """Where vLLM will run: "cuda" or "cpu". Refuses a machine without either, or too few GPUs."""
     # A build that does not fit the machine fails in many ways while it is imported.
     with reading("vLLM", next_step="Install a build of vLLM for this machine. " + _ELSEWHERE):
         platform = _vllm("platforms").current_platform
     device = "cpu" if platform.is_cpu() else "cuda"
-    count = 1 if device == "cpu" else 0
-    if platform.is_cuda_alike():
-        count = int(platform.device_count())
+    count = int(platform.device_count()) if platform.is_cuda_alike() else int(device == "cpu")
     if count == 0:
         raise ModelError("vLLM is installed, but it finds no GPU here.", next_step=_ELSEWHERE)
     if tensor_parallel > count:
@@ -270,17 +254,10 @@ def _vllm(part: str | None = None) -> Any:
     return importlib.import_module("vllm" if part is None else f"vllm.{part}")
 
 
-def _start(ref: str, options: Mapping[str, Any]) -> Any:
-    next_step = (
-        "vLLM's own lines above say more. Where memory is short, lower sampling.max_length, set "
-        "generate.vllm.gpu_memory, or share the model among more GPUs "
-        "(generate.vllm.tensor_parallel)."
-    )
-    with reading(f"The model '{ref}' in vLLM", next_step=next_step):
-        return _vllm().LLM(**options)
-
-
-def _read_vocabulary(ref: str, place: str, revision: str | None) -> Vocabulary:
+def _read_vocabulary(
+    ref: str, place: str, revision: str | None
+) -> tuple[Any, frozenset[int], range]:
+    """The tokenizer, the ids that end a response, and those that are not tokens."""
     config = read_config(place, ref, revision, False)
     tokenizer = load_tokenizer(ref, revision=revision)
     end_ids = end_ids_of(config, generation_preset(place, revision), tokenizer)
@@ -297,7 +274,7 @@ def _read_vocabulary(ref: str, place: str, revision: str | None) -> Vocabulary:
             f"can leave out {MAX_BIASES} at most.",
             next_step="Use generate.engine=transformers.",
         )
-    return Vocabulary(tokenizer, end_ids, padding)
+    return tokenizer, end_ids, padding
 
 
 def _check(setup: EngineSetup) -> None:

@@ -51,11 +51,9 @@ def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
     if not lines:
         raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
     check_named(good_rows(lines), options.columns, str(path))
-
-    def parse(line: Line) -> Iterator[Imported]:
-        return _imported(line, header, options.columns)
-
-    yield from each(lines, parse, skip_bad=options.skip_bad)
+    yield from each(
+        lines, lambda line: _imported(line, header, options.columns), skip_bad=options.skip_bad
+    )
 
 
 def _from_zip(path: Path) -> tuple[_Header, list[Line]]:

@@ -57,11 +57,9 @@ def read_lm_eval(path: Path, options: ImportOptions, tell: Tell) -> Rows:
     }
     told = ", ".join(f"{field} from '{column}'" for field, column in places.items() if column)
     tell(f"{path}: {told}")
-
-    def parse(line: Line) -> Iterator[Imported]:
-        return _imported(line, places, task, generator)
-
-    yield from each(lines, parse, skip_bad=options.skip_bad)
+    yield from each(
+        lines, lambda line: _imported(line, places, task, generator), skip_bad=options.skip_bad
+    )
 
 
 def _question_column(rows: Sequence[dict[str, Any]], source: str) -> str:

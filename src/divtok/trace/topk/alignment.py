@@ -1,4 +1,4 @@
-"""Whether a server's log-probs of a prompt belong to the tokens they stand at.
+"""Whether a server's log-probs of a prompt belong to the tokens they stand at, and their precision.
 
 Some servers give them one token late, which would spoil every score without a sign. What a server
 says about the token that it writes itself cannot be mistaken, so a known text is scored as a whole,
@@ -9,26 +9,29 @@ the noise of half-precision models in changing batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 
+from divtok.divergences.arithmetic import FloatArray64
 from divtok.endpoints.client import ServerClient, Unusable
 from divtok.errors import ServerError
 from divtok.protocols.encode import plain_prompt_ids
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.asking import Asker, value_of
-from divtok.trace.topk.known import Rounding, unsound
-from divtok.trace.topk.precision import rounding_of_places
+from divtok.trace.topk.known import FLOAT32, Rounding, unsound
 
 TOLERANCE = 0.05  # of probability, by which two answers about one place may differ
 _CLEAR = 0.3  # by which neighbouring places must differ to be told apart
 _CUTS, _FEWEST_CUTS = 6, 3
 _LONGEST = 96
 _ENOUGH = 20  # likely tokens to tell places apart by
+_BITS = (8, 11)  # significant ones of bfloat16 and float16
+_MOST_DECIMALS = 7
 
 _TEXT = (
     "Mira planted 12 roses and 30 tulips behind the old mill. After the storm 7 of them were "
@@ -44,7 +47,10 @@ async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) ->
     """
     ids = plain_prompt_ids(tokenizer, _TEXT)[:_LONGEST]
     asker = replace(asker, top_k=min(asker.top_k, _ENOUGH))
-    whole, again = [await _whole(client, asker, ids) for _ in range(2)]
+    whole, again = [
+        value_of(await asker.places(client, ids, 1, lambda places: places), client.settings)
+        for _ in range(2)
+    ]
     place = client.settings.base_url
     # One of two answers may have been given in another batch; more than noise is another model.
     worst = max(distance(a, b) for a, b in zip(whole, again, strict=True))
@@ -59,7 +65,7 @@ async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) ->
         )
     # whole[0] is the place of ids[1], so that whole[i] should be the place behind ids[: i + 1].
     behind = [await asker.next_place(client, ids[: cut + 1]) for cut in cuts]
-    _check_shift(place, [(whole, cut, seen) for cut, seen in zip(cuts, behind, strict=True)])
+    _check_shift(place, whole, dict(zip(cuts, behind, strict=True)))
     _check_own(place, whole)
     rounding = rounding_of_places(whole)
     try:
@@ -71,24 +77,17 @@ async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) ->
     return rounding
 
 
-async def _whole(client: ServerClient, asker: Asker, ids: Sequence[int]) -> list[Place]:
-    return value_of(await asker.places(client, ids, 1, lambda places: places), client.settings)
-
-
 def _telling_cuts(whole: Sequence[Place]) -> list[int]:
     """Indices of the places that differ most from both their neighbours."""
     apart = [distance(a, b) for a, b in pairwise(whole)]
-    telling = {
-        index: min(apart[index - 1], apart[index])
-        for index in range(1, len(whole) - 1)
-        if min(apart[index - 1], apart[index]) >= _CLEAR
-    }
-    return sorted(telling, key=lambda index: -telling[index])[:_CUTS]
+    nearest = {index: min(pair) for index, pair in enumerate(pairwise(apart), start=1)}
+    telling = [index for index in nearest if nearest[index] >= _CLEAR]
+    return sorted(telling, key=lambda index: -nearest[index])[:_CUTS]
 
 
-def _check_shift(server: str, cuts: Sequence[tuple[Sequence[Place], int, Place]]) -> None:
+def _check_shift(server: str, whole: Sequence[Place], behind: Mapping[int, Place]) -> None:
     worst = {
-        shift: max(distance(whole[cut + shift], seen) for whole, cut, seen in cuts)
+        shift: max(distance(whole[cut + shift], seen) for cut, seen in behind.items())
         for shift in (-1, 0, 1)
     }
     if worst[0] <= TOLERANCE:
@@ -110,14 +109,9 @@ def _check_own(server: str, whole: Sequence[Place]) -> None:
     for index, place in enumerate(whole, start=1):
         if place.own is None or place.token is None:
             _refuse(server, f"leaves out the token itself at position {index} of a known text")
-        own = _probability(place.own)
-        listed = place.logprobs.get(place.token)
-        fits = (
-            own <= place.cap + TOLERANCE
-            if listed is None
-            else abs(own - _probability(listed)) <= TOLERANCE
-        )
-        if not fits:
+        own, listed = _probability(place.own), place.logprobs.get(place.token)
+        excess = own - place.cap if listed is None else abs(own - _probability(listed))
+        if not excess <= TOLERANCE:  # NaN does not fit either
             _refuse(
                 server,
                 f"gives a token {own:.2f} of probability at position {index} of a known text, "
@@ -137,6 +131,39 @@ def distance(a: Place, b: Place) -> float:
         elif y is not None:
             total += max(0.0, _probability(y) - a.cap)
     return 1.0 if math.isnan(total) else min(1.0, total / 2)
+
+
+def rounding_of_places(places: Sequence[Place]) -> Rounding:
+    """How exact all log-probs of a server are.
+
+    A list, its entry of the token that came and that token's own log-prob may have been rounded
+    each in its own way; the coarsest one counts for all.
+    """
+    own = [place.own for place in places if place.own is not None]
+    entries = [(p.token == token, value) for p in places for token, value in p.logprobs.items()]
+    listed, others = ([v for came, v in entries if came is kind] for kind in (True, False))
+    kinds = (rounding_of(np.array(values)) for values in (own, listed, others))
+    return reduce(Rounding.coarser, kinds)
+
+
+def rounding_of(logprobs: FloatArray64) -> Rounding:
+    """The coarsest grid on which all the given log-probs lie.
+
+    That of bfloat16 or float16, or of so many decimals; float32 where they lie on none of these,
+    and where there are none to tell it from.
+    """
+    values = logprobs[np.isfinite(logprobs) & (logprobs != 0)]
+    if not len(values):
+        return FLOAT32
+    fractions, _ = np.frexp(values)
+    for bits in _BITS:
+        if (np.ldexp(fractions, bits) % 1 == 0).all():
+            return Rounding(FLOAT32.relative + 2.0**-bits, FLOAT32.absolute)
+    for decimals in range(_MOST_DECIMALS):
+        scaled = values * 10.0**decimals
+        if np.allclose(scaled, np.round(scaled), rtol=1e-12, atol=1e-6):
+            return Rounding(FLOAT32.relative, FLOAT32.absolute + 0.5 * 10.0**-decimals)
+    return FLOAT32
 
 
 def _probability(logprob: float) -> float:

@@ -108,8 +108,7 @@ def value_of(posted: Posted[T], settings: ServerSettings) -> T:
             next_step="Use a server that gives log-probs of prompts, such as vLLM.",
         )
     raise ServerError(
-        f"{settings.base_url} gives no log-probs: {posted.reason}",
-        next_step=TRY_LATER,
+        f"{settings.base_url} gives no log-probs: {posted.reason}", next_step=TRY_LATER
     )
 
 

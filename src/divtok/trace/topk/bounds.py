@@ -193,7 +193,11 @@ class _Terms:
 
     @classmethod
     def of(cls, x: FloatArray64, y: FloatArray64) -> _Terms:
-        return cls(x, y, *_slopes(x, y))
+        """A derivative is 0 where its factor is."""
+        total = np.where(x + y > 0, x + y, 1.0)
+        with np.errstate(divide="ignore"):
+            u, v = (np.where(z > 0, 0.5 * np.log2(2 * z / total), 0.0) for z in (x, y))
+        return cls(x, y, u, v)
 
     def x_part(self) -> FloatArray64:
         return (self.x * self.u).sum(axis=1)
@@ -224,14 +228,6 @@ class _Terms:
 
 def _ratio(part: FloatArray64, total: FloatArray64) -> FloatArray64:
     return part / np.where(total > 0, total, 1.0)
-
-
-def _slopes(x: FloatArray64, y: FloatArray64) -> tuple[FloatArray64, FloatArray64]:
-    """Both derivatives of f, so that f = x u + y v; 0 where their factor is 0."""
-    total = np.where(x + y > 0, x + y, 1.0)
-    with np.errstate(divide="ignore"):
-        u, v = (np.where(z > 0, 0.5 * np.log2(2 * z / total), 0.0) for z in (x, y))
-    return u, v
 
 
 def _best_tangents(

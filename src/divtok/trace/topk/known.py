@@ -113,7 +113,7 @@ def masses_of(known: Known, rounding: Rounding) -> Masses:
     excess = np.log(np.maximum(mass.sum(axis=1), 1.0))
     proven = _least(mass, error).sum(axis=1) > 1
     error += np.where(proven, np.minimum(2 * excess, NORMALISATION), 0.0)[:, None]
-    return _with_rest(known.ids, mass, error, known.cap * _largest_factor(error))
+    return _with_rest(known.ids, mass, error, known.cap * np.exp(error.max(axis=1, initial=0.0)))
 
 
 def cut_masses(known: Known, rounding: Rounding, width: int, shared: int) -> Masses:
@@ -177,7 +177,3 @@ def _with_rest(ids: Ids, mass: FloatArray64, error: FloatArray64, cap: FloatArra
 
 def _least(mass: FloatArray64, error: FloatArray64) -> FloatArray64:
     return mass * np.exp(-error)
-
-
-def _largest_factor(error: FloatArray64) -> FloatArray64:
-    return np.exp(error.max(axis=1, initial=0.0))

@@ -65,15 +65,6 @@ class ServerModel:
         return self.rounding.summed_over(self.sure_width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
-    """What is known of a model without asking."""
-
-    tokenizer: Any
-    width: int | None
-    end_ids: frozenset[int]
-
-
 def load_server_model(
     name: str,
     settings: ServerSettings,
@@ -94,25 +85,20 @@ def load_server_model(
         raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
     if form not in _FORMS:
         raise UsageError(f"Unknown form '{form}'.", next_step=did_you_mean(form, _FORMS))
-    local = _read_local(name if tokenizer is None else tokenizer, revision)
+    tokenizer, width, end_ids = _read_local(name if tokenizer is None else tokenizer, revision)
+    names = TokenNames(tokenizer, width)
 
     async def connect(client: ServerClient) -> ServerModel:
         model, limit = _pick(name, served_name, await client.get("models"), client)
-        asker, rounding = await _first_that_answers(
-            client,
-            [
-                Asker(model, TokenNames(local.tokenizer, local.width), kind, top_k)
-                for kind in _FORMS[form]
-            ],
-            local.tokenizer,
-        )
+        askers = [Asker(model, names, kind, top_k) for kind in _FORMS[form]]
+        asker, rounding = await _first_that_answers(client, askers, tokenizer)
         return ServerModel(
             name=name,
             settings=settings,
-            tokenizer=local.tokenizer,
-            end_ids=local.end_ids,
-            width=local.width,
-            sure_width=local.width or max(local.tokenizer.get_vocab().values()) + 1,
+            tokenizer=tokenizer,
+            end_ids=end_ids,
+            width=width,
+            sure_width=width or max(tokenizer.get_vocab().values()) + 1,
             context_length=None if limit is None else limit - WRITTEN_TOKENS,
             asker=asker,
             rounding=rounding,
@@ -176,15 +162,16 @@ def _pick(
     return picked, limit if isinstance(limit, int) and limit > 0 else None
 
 
-def _read_local(tokenizer: Any, revision: str | None) -> _Local:
+def _read_local(tokenizer: Any, revision: str | None) -> tuple[Any, int | None, frozenset[int]]:
+    """What is known of a model without asking: its tokenizer, width and end ids."""
     if not isinstance(tokenizer, str):
-        return _Local(tokenizer, None, end_ids_of(tokenizer))
+        return tokenizer, None, end_ids_of(tokenizer)
     loaded = load_tokenizer(tokenizer, revision=revision)
     place = model_place(tokenizer)
     try:
         config = read_config(place, tokenizer, revision, False)
     except ModelError:
         # A tokenizer may lie in a folder by itself. Without a width no trace is called exact.
-        return _Local(loaded, None, end_ids_of(loaded))
+        return loaded, None, end_ids_of(loaded)
     ends = end_ids_of(loaded, config, generation_preset(place, revision))
-    return _Local(loaded, config.get_text_config().vocab_size, ends)
+    return loaded, config.get_text_config().vocab_size, ends

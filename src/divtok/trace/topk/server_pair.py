@@ -7,7 +7,7 @@ threshold, and nothing of where trajectories come from and traces go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +30,6 @@ from divtok.trace.topk.bounds import jsd_bounds, outward
 from divtok.trace.topk.exact import exact_columns, is_whole
 from divtok.trace.topk.known import FLOAT32, Known, unsound
 from divtok.trace.topk.server_model import FormChoice, ServerModel, load_server_model
-from divtok.trace.topk.shared_client import SharedClient
 
 # What a server tells of a response: known log-probs, and those of the tokens themselves [T].
 Told = tuple[Known, FloatArray64]
@@ -75,23 +74,18 @@ class ServerPair:
     def _trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
         for row in rows:
             check_ids(row, self.vocab_size)
-        traces: dict[int, Trace] = {}
-        for index, row in enumerate(rows):
-            refused = self._unreadable(row)
-            if refused is not None:
-                traces[index] = refused
-        asked = [index for index in range(len(rows)) if index not in traces]
-        if asked:
-            self._ask_about(rows, asked, traces)
+        found = {index: self._unreadable(row) for index, row in enumerate(rows)}
+        traces = {index: trace for index, trace in found.items() if trace is not None}
+        if len(traces) < len(rows):
+            traces |= self._asked({i: row for i, row in enumerate(rows) if i not in traces})
         return [traces[index] for index in range(len(rows))]
 
-    def _ask_about(
-        self, rows: Sequence[Row], asked: Sequence[int], traces: dict[int, Trace]
-    ) -> None:
+    def _asked(self, rows: Mapping[int, Row]) -> dict[int, Trace]:
         """Both servers about each row at the same time, and its trace as soon as both have told."""
+        traces: dict[int, Trace] = {}
         p, q = self.p.settings, self.q.settings
         one_server = p == q
-        second = SharedClient(q)
+        second = _SharedClient(q)
         # Each row is two calls: one server would be given twice as many as it has connections, and
         # a call's time runs while it waits for one.
         turns = asyncio.Semaphore(p.concurrency)
@@ -106,7 +100,8 @@ class ServerPair:
             return index, self._trace(row, *told)
 
         at_a_time = min(p.concurrency, q.concurrency)
-        for_each(asked, both, replace(p, concurrency=at_a_time), keep=traces.update, proved=True)
+        for_each(rows, both, replace(p, concurrency=at_a_time), keep=traces.update, proved=True)
+        return traces
 
     def _unreadable(self, row: Row) -> Trace | None:
         why = unreadable(row, self.p, self.q)
@@ -114,6 +109,7 @@ class ServerPair:
 
     def _trace(self, row: Row, from_p: Posted[Told], from_q: Posted[Told]) -> Trace:
         names = self.p.name, self.q.name
+        told: list[Told] = []
         for model, posted in ((self.p, from_p), (self.q, from_q)):
             if posted.value is None:
                 reason = f"the server of {model.name}: {posted.reason}"
@@ -125,21 +121,21 @@ class ServerPair:
                     f"in all) at response token {int(bad.argmax())} of {len(bad)}"
                 )
                 return trace_without_numbers(row, *names, "nonfinite", reason)
-        assert from_p.value is not None
-        assert from_q.value is not None
-        return trace_of(
-            row,
-            *names,
-            tokenizer=self.p.tokenizer,
-            end_ids=self.p.end_ids | self.q.end_ids,
-            **self._numbers(row, from_p.value, from_q.value),
-        )
+            told.append(posted.value)
+        end_ids = self.p.end_ids | self.q.end_ids
+        numbers = self._numbers(row, *told)
+        return trace_of(row, *names, tokenizer=self.p.tokenizer, end_ids=end_ids, **numbers)
 
     def _numbers(self, row: Row, from_p: Told, from_q: Told) -> dict[str, Any]:
         """The fields of a trace that hold numbers."""
         (p, own_p), (q, own_q) = from_p, from_q
         p_width, q_width = self.p.width, self.q.width
-        if p_width is not None and q_width is not None and self._all_told(p, q):
+        fine = self.p.rounding == self.q.rounding == FLOAT32
+        if (
+            (fine and p_width is not None and q_width is not None)
+            and is_whole(p, p_width)
+            and is_whole(q, q_width)
+        ):
             return exact_columns(p, p_width, q, q_width, row.token_ids)
         found = jsd_bounds(
             p,
@@ -151,14 +147,13 @@ class ServerPair:
             sure_width=self.vocab_size,
         )
         low, high = outward(*found)
-        unknown = np.full(len(low), np.nan, dtype=np.float32)
-        names = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
+        unknown = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
         columns = {
             # Checked before: above 0 only by as much as the servers round.
             "logprob_p": np.minimum(own_p, 0.0).astype(np.float32),
             "logprob_q": np.minimum(own_q, 0.0).astype(np.float32),
             "jsd_bits": ((low.astype(np.float64) + high) / 2).astype(np.float32),
-            **{name: unknown.copy() for name in names},
+            **{name: np.full(len(low), np.nan, dtype=np.float32) for name in unknown},
         }
         return {
             "columns": columns,
@@ -169,12 +164,25 @@ class ServerPair:
             "dropped_mass_q": _dropped(self.q, self.p),
         }
 
-    def _all_told(self, p: Known, q: Known) -> bool:
-        """Whether both list whole distributions, and none of their numbers is coarse."""
-        return all(
-            model.rounding == FLOAT32 and model.width is not None and is_whole(known, model.width)
-            for model, known in ((self.p, p), (self.q, q))
-        )
+
+class _SharedClient:
+    """One client for all who use it at the same time: opened by the first, closed by the last."""
+
+    _client: ServerClient
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings, self._users = settings, 0
+
+    async def __aenter__(self) -> ServerClient:
+        if self._users == 0:
+            self._client = ServerClient(self._settings, proved=True)
+        self._users += 1
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            await self._client.__aexit__()
 
 
 def load_server_pair(
@@ -213,15 +221,14 @@ def load_server_pair(
             (q, q_server, q_tokenizer, q_revision, q_served_name),
         )
     ]
-    first, second = models
     places = {(model.settings.base_url, model.asker.model) for model in models}
     if p != q and len(places) == 1:
         raise UsageError(
-            f"'{p}' and '{q}' are one and the same model of {first.settings.base_url}, which never "
-            "differs from itself.",
+            f"'{p}' and '{q}' are one and the same model of {models[0].settings.base_url}, which "
+            "never differs from itself.",
             next_step="Name another server or another model for one of them.",
         )
-    return ServerPair(first, second)
+    return ServerPair(*models)
 
 
 def _dropped(model: ServerModel, other: ServerModel) -> float:
