@@ -18,6 +18,7 @@ import numpy as np
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, NothingScoredError, StoreError, UsageError
 from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.scored_group import known_verdicts
 from divtok.evaluate.sweep.counts import (
     Counted,
     CountGrid,
@@ -25,11 +26,11 @@ from divtok.evaluate.sweep.counts import (
     count_above,
 )
 from divtok.evaluate.sweep.surfaces import Surface
-from divtok.records import PER_TOKEN_FIELDS, FloatArray
+from divtok.records import PER_TOKEN_FIELDS, FloatArray, Verdict
 from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
 from divtok.store.columns import ArrowColumn, ArrowTable
-from divtok.store.responses import Group
+from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
 Pair = tuple[str, str]
@@ -126,6 +127,43 @@ def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface]]) -> Path:
 
 def _cell(value: float) -> str:
     return "" if np.isnan(value) else repr(float(value))
+
+
+def _outcomes(run: Run) -> dict[str, _Outcome]:
+    """By key, in the order of the table."""
+    verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
+    known_verdicts(list(verdicts.values()))
+    return {
+        key: _outcome(run, response, place, verdicts)
+        for place, (key, response) in enumerate(stored_responses(run).items())
+    }
+
+
+def _outcome(run: Run, response: Response, place: int, verdicts: Mapping[str, str]) -> _Outcome:
+    if response.key not in verdicts:
+        raise DataError(
+            f"Trajectory {response.key} of {run.path} has no grade.",
+            next_step=f"Grade it first: divtok grade {run.path}",
+        )
+    correct = verdicts[response.key] == Verdict.CORRECT
+    decided = correct or verdicts[response.key] == Verdict.INCORRECT
+    return _Outcome(
+        response.problem_id,
+        response.sample,
+        place,
+        response.group,
+        correct,
+        usable=decided and not response.truncated,
+    )
+
+
+class _Traced(NamedTuple):
+    """A row of a shard of traces."""
+
+    row: int
+    response: _Outcome
+    pair: Pair
+    ok: bool
 
 
 def _traced(
