@@ -89,13 +89,13 @@ def write_run(folder: Path, config: RunConfig, responses: Sequence[Response]) ->
                 if name not in FACTS
             ]
         )
-        run.counts.append([_counts(r, config) for r in responses])
+        run.counts.append([_counts(r, config) for r in responses if r.values])
     return run
 
 
 def _counts(response: Response, config: RunConfig) -> Counts:
     """Of the first trace; without one as the values say."""
-    theta, p, q = config.theta, "p", "q"
+    theta, (p, q) = config.theta, config.scored_pairs()[response.generator]
     count, length = (int(-(response.values.get(name) or 0)) for name in ("count", "length"))
     reasoning = length
     for trace in response.traces[:1]:
