@@ -54,8 +54,8 @@ LOAD_PAIR = {
 LOAD_SERVER_PAIR = {
     "p": "pair",
     "q": "pair",
-    "p_server": "server",
-    "q_server": "server",
+    "p_server": "servers",
+    "q_server": "servers",
     **dict.fromkeys(["p_tokenizer", "q_tokenizer", "p_revision", "q_revision"]),
     **dict.fromkeys(["p_served_name", "q_served_name", "top_k", "form"]),
 }

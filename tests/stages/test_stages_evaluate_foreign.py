@@ -12,8 +12,8 @@ import pytest
 from stages_samples import GENERATOR, Row, handmade_run, small_config, trace_of
 
 from divtok.errors import EXIT_NOTHING, NothingScoredError
-from divtok.grade.judgement import no_response, reason_kind
-from divtok.records import GOLD_MISSING, Grade, Problem, Reason, Verdict
+from divtok.grade.judgement import no_response
+from divtok.records import GOLD_MISSING, Grade, Problem, Reason, Verdict, reason_kind
 from divtok.stages.evaluate import Results, groups_of, has_gold, results_of
 from divtok.stages.failures import failed_rows
 from divtok.stages.fit import fit
