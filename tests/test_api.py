@@ -126,7 +126,7 @@ def test_wrong_kinds_of_input_are_named(pair: Pair) -> None:
     with pytest.raises(UsageError, match="pair is not a pair of models"):
         divtok.confidence(QUESTION, RESPONSE, pair="tiny")  # type: ignore[arg-type]
     for fact in ("length", "count", "ratio"):
-        with pytest.raises(UsageError, match=f"'{fact}' is no estimator but a fact") as caught:
+        with pytest.raises(UsageError, match=f"'{fact}' is not an estimator but a fact") as caught:
             divtok.confidence(QUESTION, RESPONSE, pair=pair, estimator=fact)
         assert "divtok ls estimators" in str(caught.value)
     with pytest.raises(UsageError, match="more divergence would mean more trust"):

@@ -142,7 +142,7 @@ def confidence(
         )
     if spec.ranking_only:
         raise UsageError(
-            f"'{estimator}' only ranks responses; it is no confidence.",
+            f"'{estimator}' only ranks responses; it is not a confidence.",
             next_step="Use another estimator; the count is in every result.",
         )
     check_names(spec, parameters)
@@ -203,6 +203,6 @@ def _check_inputs(question: object, response: object, pair: object) -> None:
         if not isinstance(value, str):
             raise UsageError(f"The {name} is not a text but {type(value).__name__}.")
         if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise UsageError(f"The {name} holds a lone surrogate, which is no character.")
+            raise UsageError(f"The {name} holds a lone surrogate, which is not a character.")
     if not isinstance(pair, Pair | ServerPair):
         raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar with rate and ETA, or plain lines where it is no terminal.
+"""Progress of long work on stderr: a bar with rate and ETA, or plain lines without a terminal.
 
 Standard output stays free for results.
 """

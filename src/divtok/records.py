@@ -104,7 +104,7 @@ class Trajectory:
     """The sampled tokens of one response. Written once, never changed again.
 
     Both lists of ids are empty where the generator gave its text alone. `sampling` is None where it
-    is not known how the response was sampled. A response that could not be had keeps its row: its
+    is not known how the response was sampled. A failed response keeps its row: its
     finish reason is "failed", its text is empty and `reason` says what happened. `reason` is also
     set where a generator refused or called a tool instead of answering.
     """

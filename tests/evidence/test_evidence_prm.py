@@ -264,7 +264,7 @@ def test_broken_values_name_the_line(model: RewardModel) -> None:
     broken = RewardModel(replace(model.reader, trunk=trunk))
     (found,) = broken.rewards([("k", "q", "a\n\nc")])
     assert len(found.rewards) == 0
-    assert found.reason == f"the value that {model.name} gives to line 2 of 3 is no number"
+    assert found.reason == f"the value that {model.name} gives to line 2 of 3 is not a number"
 
 
 def test_running_out_of_memory_shrinks_the_budget(

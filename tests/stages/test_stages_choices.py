@@ -260,7 +260,7 @@ def test_an_estimator_that_needs_what_nobody_knows_is_refused(
 
 
 def test_names_that_are_twice_or_unknown() -> None:
-    assert "stands twice in generators" in _message(*IMPORTED, "generators=[a, a]")
+    assert "is given twice in generators" in _message(*IMPORTED, "generators=[a, a]")
     assert "benchmark_files names 'c'" in refused(*IMPORTED, "benchmark_files.c=x.jsonl")
 
 

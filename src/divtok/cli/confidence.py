@@ -202,7 +202,7 @@ def _rows() -> Iterator[dict[str, Any]]:
 
 def _standard_input() -> str:
     try:
-        # Without the newline that most programs end with: it is no token of the response.
+        # Without the newline that most programs end with: it is not a token of the response.
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise DataError(f"{STANDARD_INPUT}: not UTF-8.", next_step="Send it as UTF-8.") from error

@@ -291,7 +291,7 @@ class RunConfig(Section):
     def pairs_for(self, generator: Generator) -> list[tuple[str, str]]:
         """Every pair that reads the generator's trajectories, the scored one first.
 
-        A model is no pair with itself: with several generators, each is left out as its own
+        A model is not a pair with itself: with several generators, each is left out as its own
         auxiliary.
         """
         also = [self._pair(generator, section) for section in self.trace.also]

@@ -37,7 +37,7 @@ def jsd_bits(p_logits: Any, q_logits: Any) -> Any:
     """JSD in bits of softmax(p_logits) and softmax(q_logits): [..., V], [..., V] -> [...].
 
     A logit of -inf is a masked token and counts exactly. NaN, +inf or a row with every token
-    masked is no distribution: DataError with its position.
+    masked is not a distribution: DataError with its position.
     """
     tensors = [_is_tensor(p_logits), _is_tensor(q_logits)]
     if all(tensors):

@@ -97,7 +97,7 @@ class ScoredGroup:
 class LeftOut:
     """Rows of one generator on one benchmark that count in no figure, accuracy included.
 
-    A response that could not be had and one without a gold answer are not wrong answers.
+    A response that failed and one without a gold answer are not wrong answers.
     """
 
     benchmark: str

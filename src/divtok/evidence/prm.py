@@ -136,7 +136,7 @@ class RewardModel:
             return StepRewards(key, self.name, rewards.copy())
         line = int(np.argmin(finite)) + 1
         return self._failed(
-            key, f"the value that {self.name} gives to line {line} of {len(finite)} is no number"
+            key, f"the value that {self.name} gives to line {line} of {len(finite)} is not a number"
         )
 
     def _failed(self, key: str, reason: str) -> StepRewards:
@@ -267,7 +267,7 @@ def _value_head(ref: str, revision: str | None) -> tuple[Tensor, Tensor]:
     missing = [name for name in (VALUE_WEIGHT, VALUE_BIAS) if name not in found]
     if missing:
         raise ModelError(
-            f"The model '{ref}' is no process reward model: its weights have no "
+            f"The model '{ref}' is not a process reward model: its weights have no "
             f"{' and no '.join(missing)}.",
             next_step="Use a model in the layout of Skywork-o1-Open-PRM.",
         )

@@ -227,7 +227,7 @@ def flash(
     """Causal attention of sequences end to end: query [N, H, D], key and value [K, G, D].
 
     Sequence i has the queries from `starts[0][i]` to the next start, and the keys from
-    `starts[1][i]`, of which it has `used[i]` where given. Its last query stands at its last key.
+    `starts[1][i]`, of which it has `used[i]` where given. Its last query is at its last key.
     """
     import torch
 

@@ -122,7 +122,7 @@ def attention_groups(pack: Pack) -> list[AttentionGroup]:
 def like_lengths(lanes: Sequence[Lane], *, most_tokens: int) -> list[list[Lane]]:
     """Lanes of like length together, longest first, padded to at most so many tokens a batch.
 
-    One that is longer than that alone stands alone.
+    One that is longer than that is alone.
     """
     batches: list[list[Lane]] = []
     # A stable sort keeps equal lanes in the order of their rows, so an even pack needs no copy.

@@ -92,7 +92,7 @@ def make_probe(vocabulary: int) -> Probe:
     whole = tuple(i * step % vocabulary for i in range(_TOKENS))
     short, other = whole[:-3], whole[::-1]
     rows = (whole, short, other)
-    # The last token of a response is not read, so one more stands behind each row.
+    # The last token of a response is not read, so one more follows each row.
     return Probe(
         rows, build_pack([row[:PROMPT] for row in rows], [(*row[PROMPT:], 0) for row in rows])
     )

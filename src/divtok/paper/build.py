@@ -73,7 +73,7 @@ def is_finished(store: Run, named: NamedRun) -> bool:
     # As values, so that a setting a later version adds does not undo a stored run.
     if store.config_text() is None or stored_config(store) != resolve(config):
         return False
-    keys = {key[0] for key in store.trajectories.keys()}  # noqa: SIM118 (a table is no dict)
+    keys = {key[0] for key in store.trajectories.keys()}  # noqa: SIM118 (a table is not a dict)
     if len(keys) != _responses(store, named):
         return False
     traced = store.traces.keys()

@@ -49,7 +49,7 @@ def read_stored(folder: Path) -> Stored:
     rows: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     evidence = [table for kind in EVIDENCE if (table := kind.table(run)) is not None]
     for table in (run.grades, run.traces, *evidence):
-        for trajectory, *models in table.keys():  # noqa: SIM118 (a table is no dict)
+        for trajectory, *models in table.keys():  # noqa: SIM118 (a table is not a dict)
             rows[table.layout.name, *models].add(trajectory)
     return Stored(True, _cells(run), rows)
 

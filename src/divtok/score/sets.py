@@ -43,8 +43,8 @@ def one_estimator(name: str) -> Estimator:
     """The estimator of this name; a fact is refused with where it is found instead."""
     if name in FACTS:
         raise UsageError(
-            f"'{name}' is no estimator but a fact of every trace: it ranks responses and is no "
-            "confidence.",
+            f"'{name}' is not an estimator but a fact of every trace: it ranks responses and is "
+            "not a confidence.",
             next_step="Use an estimator, see 'divtok ls estimators'; count and length are shown "
             "beside any confidence.",
         )

@@ -77,7 +77,7 @@ def check_choices(config: RunConfig) -> None:
     generators = [generator.model for generator in config.generator_presets()]
     for key, values in (("benchmarks", names), ("generators", generators)):
         if len(set(values)) < len(values):
-            raise ConfigError(f"The same name stands twice in {key}: {', '.join(values)}.")
+            raise ConfigError(f"The same name is given twice in {key}: {', '.join(values)}.")
     for key, named in (("bases", config.bases), ("projections", config.projections)):
         for name in named:
             if name not in generators:

@@ -71,7 +71,7 @@ def token_logprobs(
         for start in range(0, len(states), rows):
             chunk = slice(start, start + rows)
             logits = head_logits(head, states[chunk], out=buffer, weight_bytes=weight_bytes)
-            # In place, so that one buffer is all there is. Whatever is no distribution turns NaN.
+            # In place, so that one buffer is enough. Whatever is not a distribution turns NaN.
             logits -= logits.amax(dim=-1, keepdim=True)
             taken = logits.gather(1, targets[chunk, None])[:, 0]
             logprobs[chunk] = taken - logits.exp_().sum(dim=-1).log()

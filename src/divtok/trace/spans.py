@@ -37,7 +37,7 @@ def answer_tokens(
         if offset >= 0:
             start, stop = answer.start + offset, answer.stop + offset
             return token_range(tokenizer, ids, start, stop, skip_special=skip_special)
-    # Some tokenizers normalise the text they are given; the answer then stands elsewhere.
+    # Some tokenizers normalise the text they are given; the answer is then elsewhere.
     answer = find(_decode(tokenizer, ids, True))
     if answer is None:
         raise DataError(
@@ -81,7 +81,7 @@ def token_range(
 def _tail(tokenizer: Tokenizer, ids: list[int], start: int, skip_special: bool) -> tuple[int, int]:
     """Tokens and characters to skip: the rest decodes on its own and still holds `start`.
 
-    An answer mostly stands near the end, and a short rest is quick to bisect.
+    An answer is mostly near the end, and a short rest is quick to bisect.
     """
     decoded = _decode(tokenizer, ids, skip_special)
     for size in _TAILS:

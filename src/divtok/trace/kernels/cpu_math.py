@@ -301,7 +301,7 @@ def rows(
 ) -> None:
     """Every `step`-th row from `first` on: logits [N, Vp], [N, Vq], tokens [N] -> out [COLUMNS, N].
 
-    Where a row is no distribution its lse or tail is not finite and the rest is NaN.
+    Where a row is not a distribution its lse or tail is not finite and the rest is NaN.
     """
     nan = math.nan
     for r in range(first, len(tokens), step):

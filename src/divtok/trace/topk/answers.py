@@ -83,7 +83,7 @@ class TokenNames:
     def by_number(self, number: str) -> int:
         """An id written in digits; `Unusable` where it is none of the model's."""
         if not (number.isascii() and number.isdigit()) or len(number) > 18:
-            raise Unusable(f"'{number[:40]}' is no token id")
+            raise Unusable(f"'{number[:40]}' is not a token id")
         token = int(number)
         if self.width is not None and token >= self.width:
             raise Unusable(f"token id {token} lies outside the vocabulary of {self.width}")
@@ -234,7 +234,7 @@ def _at(entries: Sequence[Any], index: int) -> dict[str, Any]:
     """The list at a position, empty where the server has none there."""
     entry = {} if entries[index] is None else entries[index]
     if not isinstance(entry, dict):
-        raise Unusable(f"what stands at position {index} is no list of log-probs")
+        raise Unusable(f"what is at position {index} is not a list of log-probs")
     return entry
 
 
@@ -248,7 +248,7 @@ def _numbered_place(entry: Mapping[str, Any], token: int, names: TokenNames) -> 
     logprobs: dict[int, float] = {}
     for key, value in entry.items():
         if not isinstance(value, dict):
-            raise Unusable(f"the entry of token {key} is no object")
+            raise Unusable(f"the entry of token {key} is not an object")
         logprobs[names.by_number(key)] = _number(value.get("logprob"))
     rank = (entry.get(str(token)) or {}).get("rank")
     ranked = isinstance(rank, int) and 1 <= rank <= len(entry)
