@@ -10,8 +10,8 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # numba, torch, oneDNN and MKL each ask the processor on their own.
 AVX2 := NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=avx2 \
 	ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
-ON_A_CPU := $(addprefix tests/trace/test_trace_, divergence.py head_stage.py kernels_cpu.py pair.py \
-	range.py readings.py trunks.py)
+ON_A_CPU := tests/divergences $(addprefix tests/trace/test_trace_, head_stage.py kernels_cpu.py \
+	other_divergences.py pair.py readings.py trunks.py)
 
 .PHONY: demo test check faults vllm fit paper perf gpu wheels clean
 
