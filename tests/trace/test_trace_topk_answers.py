@@ -170,7 +170,7 @@ def test_forms_are_recognised() -> None:
         ({"choices": [None]}, "no choices"),
         (choice(), "no prompt_logprobs"),
         (numbered(None, {2: -0.5}), "prompt_logprobs of 2 tokens, 3 were sent"),
-        (choice(prompt_logprobs=[None, [1], None]), "position 1 is no list"),
+        (choice(prompt_logprobs=[None, [1], None]), "position 1 is not a list"),
         (choice(prompt_logprobs=[None, {"2": -0.5}, None]), "token 2 is not an object"),
         (choice(prompt_logprobs=[None, {"x": {"logprob": 0}}, None]), "'x' is not a token id"),
         (choice(prompt_logprobs=[None, {"-1": {"logprob": 0}}, None]), "'-1' is not a token id"),
