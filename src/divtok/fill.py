@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from divtok.errors import DivtokError
 from divtok.progress import track
-from divtok.store.schema import Key
+from divtok.store.layout import Key
 from divtok.store.table import Table
 
 I = TypeVar("I")  # noqa: E741 (an item)

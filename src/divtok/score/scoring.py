@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from divtok.errors import DataError, DivtokError
-from divtok.records import Confidence, FloatArray, Reason, Scalar, Trace
+from divtok.records import Confidence, FloatArray, Reason, Scalar, Trace, reason_kind
 from divtok.score.registry import Estimator, exact_only
 
 NOT_TRACED = "not_traced"
@@ -87,7 +87,7 @@ def _missing(spec: Estimator, trace: Trace | None, evidence: Mapping[str, Any]) 
         if found is None:
             return Reason(NOT_GATHERED, f"{kind}: not gathered")
         if found.reason is not None:
-            return Reason(getattr(found.reason, "kind", "other"), f"{kind}: {found.reason}")
+            return Reason(reason_kind(found.reason) or "other", f"{kind}: {found.reason}")
     return None
 
 

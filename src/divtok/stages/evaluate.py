@@ -15,7 +15,7 @@ from divtok.errors import DataError, NothingScoredError
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
-from divtok.records import Counts, Evaluation, Scalar, Verdict
+from divtok.records import GOLD_MISSING, Counts, Evaluation, Scalar, Verdict, reason_kind
 from divtok.report.notes import Note, Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
@@ -98,7 +98,7 @@ def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) ->
 def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:
     """The grades by key; an error where a response has none."""
     found = {
-        grade.key: Graded(grade.verdict, getattr(grade.reason, "kind", "") == "gold_missing")
+        grade.key: Graded(grade.verdict, reason_kind(grade.reason) == GOLD_MISSING)
         for grades in run.grades.batches()
         for grade in grades
     }

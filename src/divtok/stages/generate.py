@@ -22,9 +22,9 @@ from divtok.problems.benchmark import load_benchmark, problems_digest
 from divtok.records import Problem
 from divtok.stages.choices import check_addresses
 from divtok.store.calls import Calls
+from divtok.store.layout import Key
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
-from divtok.store.schema import Key
 from divtok.store.sections import check_section
 
 

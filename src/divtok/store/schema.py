@@ -40,8 +40,7 @@ from divtok.store.columns import (
     verdict,
     whole,
 )
-from divtok.store.layout import Key as Key
-from divtok.store.layout import Layout as Layout
+from divtok.store.layout import Layout
 
 
 def _per_token(name: str, *, nullable: bool = False) -> Column:
