@@ -34,9 +34,11 @@ check: $(VENV)/.test
 	$(BIN)/pyright
 	$(BIN)/python tools/check_rooms.py
 
-# Longer checks: interrupts and kills at many points.
+# Longer checks, and the scorecard of faults at its full counts; writes docs/reliability.md.
 faults: $(VENV)/.test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n auto
+	$(PYTEST) -m slow
+	DIVTOK_FAULTS=full $(PYTEST) tests/faults
+	$(BIN)/python tools/reliability.py
 
 # vLLM itself, for the CPU, in an environment of its own (4 GB): its server and its engine.
 vllm: $(VLLM)/.done
