@@ -350,7 +350,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % bootstrap interval, resampled by problem."""
+    """A 95 % interval; whole problems were resampled."""
 
     low: float
     high: float
@@ -362,6 +362,8 @@ class Evaluation:
 
     `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; the fields
     named `natural_*`, `brier` and `aurc` use every scored response at its natural prevalence.
+    Chance makes a measured ECE too large: `natural_ece_debiased` and the interval are about the
+    true one, and `natural_ece_floor` is what a perfectly calibrated estimator would show.
     """
 
     benchmark: str
@@ -385,6 +387,8 @@ class Evaluation:
     excluded: int
     excluded_by: Mapping[str, int] = field(default_factory=dict)
     clipped: int = 0  # values outside [0, 1] that were clipped for ECE and Brier
+    natural_ece_debiased: float | None = None
+    natural_ece_floor: float | None = None
     reason: str | None = None  # why a metric is None
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from divtok.errors import DataError
 from divtok.evaluate.curves import (
@@ -13,31 +11,16 @@ from divtok.evaluate.curves import (
     count_curve,
     reliability_curve,
     reliability_of,
-    wilson,
 )
 from divtok.evaluate.metrics import ece
 from divtok.evaluate.protocol import Protocol, balanced_draws
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 
 
-def test_wilson_known_value():
-    # 8 of 10: the textbook interval is 0.490 to 0.943.
-    low, high = wilson(8, 10)
-    assert (round(low, 3), round(high, 3)) == (0.490, 0.943)
-
-
-@settings(deadline=None)
-@given(st.integers(1, 500), st.data())
-def test_wilson_holds_the_proportion_and_is_symmetric(n, data):
-    hits = data.draw(st.integers(0, n))
-    low, high = wilson(hits, n)
-    assert 0.0 <= low <= hits / n <= high <= 1.0
-    mirrored = wilson(n - hits, n)
-    assert (1 - high, 1 - low) == pytest.approx(mirrored)
-
-
 def test_accuracy_by_count_gathers_the_tail():
-    points = accuracy_by_count([0, 0, 2, 3, 50], [True, False, True, False, False], highest=2)
+    points = accuracy_by_count(
+        [0, 0, 2, 3, 50], [True, False, True, False, False], list("abcde"), highest=2
+    )
     assert [p.n for p in points] == [2, 0, 1, 2]
     assert [p.accuracy for p in points] == [0.5, None, 1.0, 0.0]
     assert [p.and_more for p in points] == [False, False, False, True]
@@ -45,13 +28,13 @@ def test_accuracy_by_count_gathers_the_tail():
 
 
 def test_default_counts_are_zero_to_ten_and_more():
-    points = accuracy_by_count([10, 11, 12], [True, True, False])
+    points = accuracy_by_count([10, 11, 12], [True, True, False], ["a", "b", "c"])
     assert (points[10].n, points[11].n, len(points)) == (1, 2, 12)
 
 
 def test_negative_counts_are_refused():
     with pytest.raises(DataError):
-        accuracy_by_count([-1], [True])
+        accuracy_by_count([-1], [True], ["a"])
 
 
 def test_reliability_is_averaged_over_the_draws():

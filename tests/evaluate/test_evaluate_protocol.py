@@ -194,7 +194,9 @@ def test_nothing_scored_is_none_with_a_reason():
 def test_bootstrap_is_by_problem():
     found = evaluate(["correct", "incorrect"] * 3, [0.9, 0.1] * 3, problems=["only"] * 6)
     assert found.natural_auroc_interval is None
-    assert found.reason == "no interval: one problem only"
+    assert found.reason == (
+        "no AUROC interval: one problem only; no ECE interval: 1 problem, and it needs 20"
+    )
 
 
 def test_misaligned_unknown_and_nan_inputs_are_refused():

@@ -117,7 +117,13 @@ def assert_same_figures(folder: Path, old: OldRun) -> None:
 
     def by_name(rows: list[dict[str, Any]]) -> dict[str, Any]:
         names = ("benchmark", "generator", "estimator")
-        return {" ".join(row[name] for name in names): row for row in rows}
+        return {" ".join(row[name] for name in names): comparable(row) for row in rows}
+
+    def comparable(row: dict[str, Any]) -> dict[str, Any]:
+        # The interval of ECE is made in another way now, and needs more problems than these have.
+        del row["natural_ece_interval"]
+        reasons = [r for r in (row["reason"] or "").split("; ") if not r.startswith("no ECE")]
+        return {**row, "reason": "; ".join(reasons) or None}
 
     stored = by_name(json.loads((old.stored / "evaluate.json").read_text()))
     found = by_name(json.loads(call(folder, "evaluate", "run", "--json")))

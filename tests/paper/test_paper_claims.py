@@ -225,7 +225,9 @@ def test_levels_with_too_few_responses_do_not_count() -> None:
 
 
 def test_a_trend_has_the_counts_that_occur() -> None:
-    points = accuracy_by_count([0, 0, 2, 2, 2, 30], [True, True, True, False, False, False])
+    points = accuracy_by_count(
+        [0, 0, 2, 2, 2, 30], [True, True, True, False, False, False], list("abcdef")
+    )
     found = Trend.of("pair", points)
     assert found.levels == (0.0, 2.0, 11.0)
     assert found.accuracy == pytest.approx((1.0, 1 / 3, 0.0))

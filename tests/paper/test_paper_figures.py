@@ -21,8 +21,8 @@ from paper_samples import (
 )
 
 from divtok.divergences.divergence import DIVERGENCES
-from divtok.evaluate.curves import wilson
 from divtok.evaluate.equal_length import within_length
+from divtok.evaluate.share_interval import share_interval
 from divtok.paper import sweep_figures
 from divtok.paper.build import BUILDERS
 from divtok.paper.exhibit import Exhibit
@@ -105,14 +105,15 @@ def test_axes_have_their_units(name: str, material: Material) -> None:
 
 def pooled_rows(
     run: FinishedRun, pair: tuple[str, str], theta: float
-) -> tuple[list[int], list[int], list[bool]]:
-    """Count, reasoning tokens and outcome of every usable response of the smallest generator."""
+) -> tuple[list[int], list[int], list[bool], list[str]]:
+    """Count, reasoning tokens, outcome and problem of the smallest generator's usable responses."""
     found = [usable(run.store, benchmark, SMALL, pair) for benchmark in ARITHMETIC]
     traces = [trace for rows in found for trace in rows.traces]
     return (
         [divergent_count(trace, theta=theta) for trace in traces],
         [int(trace.reasoning().sum()) for trace in traces],
         [right for rows in found for right in rows.correct],
+        [f"{trace.key.split('/')[2]}/{trace.key.split('/')[3]}" for trace in traces],
     )
 
 
@@ -132,17 +133,19 @@ def test_accuracy_by_count_for_single_and_dual_pairs(material: Material) -> None
         for line in panel.lines:
             names, theta = line.label.split(", theta ")
             p, q = (f"divtok/{name}" for name in names.split(" by ")[-1].split(" / "))
-            count, _, right = pooled_rows(store_of(material, run), (p, q), float(theta))
+            count, _, right, problem = pooled_rows(store_of(material, run), (p, q), float(theta))
             for level, (y, low, high) in enumerate(
                 zip(line.y, line.low or (), line.high or (), strict=True)
             ):
-                here = [r for c, r in zip(count, right, strict=True) if min(c, 11) == level]
+                rows = [i for i, c in enumerate(count) if min(c, 11) == level]
+                here = [right[i] for i in rows]
                 if not here:
                     assert (y, low, high) == (None, None, None)
                     continue
                 assert y == pytest.approx(100 * sum(here) / len(here))
-                ends = wilson(sum(here), len(here))
-                assert (low, high) == pytest.approx(tuple(100 * end for end in ends))
+                numbers = np.unique([problem[i] for i in rows], return_inverse=True)[1]
+                ends = share_interval(np.array(here), numbers)
+                assert (low, high) == pytest.approx((100 * ends.low, 100 * ends.high))
     assert [finding.claim for finding in exhibit.findings] == [
         "Accuracy falls almost monotonically as the count rises (generator and auxiliary).",
         "Accuracy falls almost monotonically as the count rises (two auxiliaries).",
@@ -165,7 +168,7 @@ def test_accuracy_by_ratio_in_ten_quantile_bins(material: Material) -> None:
     for line in right.lines:
         names, theta = line.label.split(", theta ")
         p, q = (f"divtok/{name}" for name in names.split(" / "))
-        count, reasoning, correct = pooled_rows(
+        count, reasoning, correct, _ = pooled_rows(
             store_of(material, "whitebox-tiny"), (p, q), float(theta)
         )
         ratio = [100 * m / tokens for m, tokens in zip(count, reasoning, strict=True)]

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError
-from divtok.evaluate.metrics import Floats, Ints, reliability_bins
+from divtok.evaluate.metrics import Bools, Floats, Ints, reliability_bins
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol, balanced_draws
+from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
-
-Z_95 = 1.959963984540054
+from divtok.evaluate.share_interval import share_interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +49,7 @@ class CountPoint:
     n: int
     correct: int
     accuracy: float | None
-    low: float | None  # 95 % Wilson interval
+    low: float | None  # 95 % interval; samples of one problem are taken together
     high: float | None
 
 
@@ -99,46 +98,48 @@ def reliability_curve(
 
 
 def accuracy_by_count(
-    count: Sequence[int], correct: Sequence[bool] | npt.NDArray[np.bool_], *, highest: int = 10
+    count: npt.ArrayLike, correct: npt.ArrayLike, problem_id: Sequence[str], *, highest: int = 10
 ) -> tuple[CountPoint, ...]:
     """Accuracy at each count 0..`highest`, then of all higher ones, at natural prevalence."""
     m, right = np.asarray(count, dtype=np.int64), np.asarray(correct, dtype=bool)
-    if m.shape != right.shape or m.ndim != 1 or (len(m) > 0 and m.min() < 0):
+    if not m.shape == right.shape == (len(problem_id),) or (len(m) > 0 and m.min() < 0):
         raise DataError(
-            "Counts must be 0 or more, one for each outcome.",
-            next_step=f"Got {m.shape} counts and {right.shape} outcomes.",
+            "Counts must be 0 or more, one for each outcome and problem id.",
+            next_step=f"Got {m.shape} counts, {right.shape} outcomes and {len(problem_id)} ids.",
         )
     level = np.minimum(m, highest + 1)
-    n = np.bincount(level, minlength=highest + 2)
-    hits = np.bincount(level[right], minlength=highest + 2)
-    return tuple(_point(c, c > highest, int(n[c]), int(hits[c])) for c in range(highest + 2))
+    problem = problem_numbers(problem_id)
+    return tuple(
+        _point(c, c > highest, right[level == c], problem[level == c]) for c in range(highest + 2)
+    )
 
 
 def count_curve(group: ScoredGroup, *, highest: int = 10) -> tuple[CountPoint, ...]:
     """`accuracy_by_count` over a group's graded responses that have a count."""
-    pairs = [
-        (m, bool(y))
-        for m, y, graded in zip(group.count, group.correct(), group.graded(), strict=True)
+    rows = [
+        (m, bool(y), problem)
+        for m, y, problem, graded in zip(
+            group.count, group.correct(), group.problem_id, group.graded(), strict=True
+        )
         if graded and m is not None
     ]
-    return accuracy_by_count([m for m, _ in pairs], [y for _, y in pairs], highest=highest)
+    count, correct, problem_id = zip(*rows, strict=True) if rows else ((), (), ())
+    return accuracy_by_count(count, correct, problem_id, highest=highest)
 
 
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a proportion."""
-    z2 = Z_95 * Z_95
-    p = hits / n
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 * sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    # At 0 or n hits one end is 0 or 1 exactly, which rounding could miss by an ulp.
-    return (0.0 if hits == 0 else centre - half, 1.0 if hits == n else centre + half)
-
-
-def _point(count: int, and_more: bool, n: int, hits: int) -> CountPoint:
-    if n == 0:
+def _point(count: int, and_more: bool, correct: Bools, problem: Ints) -> CountPoint:
+    if not len(correct):
         return CountPoint(count, and_more, 0, 0, None, None, None)
-    low, high = wilson(hits, n)
-    return CountPoint(count, and_more, n, hits, hits / n, low, high)
+    ends = share_interval(correct, problem)
+    return CountPoint(
+        count,
+        and_more,
+        len(correct),
+        int(correct.sum()),
+        float(correct.mean()),
+        ends.low,
+        ends.high,
+    )
 
 
 def _mean_sd(values: Floats, filled: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError
-from divtok.evaluate.bootstrap import LEVELS, times_drawn
 from divtok.evaluate.metrics import auroc
+from divtok.evaluate.resampling import LEVELS, times_drawn
 from divtok.evaluate.scored_group import ScoredGroup
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
-from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
+from divtok.evaluate.ece_interval import NO_ESTIMATE, EceEstimate, ece_estimate
 from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.resampling import auroc_interval, problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
 from divtok.records import Evaluation, Interval, Reason, Verdict
 
@@ -141,7 +142,9 @@ def evaluate_estimator(
         natural_auroc=natural.auroc,
         brier=natural.brier,
         aurc=natural.aurc,
-        natural_ece_interval=natural.ece_interval,
+        natural_ece_interval=natural.true_ece.interval,
+        natural_ece_debiased=natural.true_ece.debiased,
+        natural_ece_floor=natural.true_ece.floor,
         natural_auroc_interval=natural.auroc_interval,
         excluded=n - len(scores),
         excluded_by=excluded_by,
@@ -166,7 +169,7 @@ class _Natural:
     brier: float | None = None
     auroc: float | None = None
     aurc: float | None = None
-    ece_interval: Interval | None = None
+    true_ece: EceEstimate = NO_ESTIMATE
     auroc_interval: Interval | None = None
 
 
@@ -204,14 +207,14 @@ def _natural(
         reasons += [ranked.reason] if ranked.reason else []
     if probability is None:
         return _Natural(reasons, auroc=auroc, aurc=aurc, auroc_interval=auroc_span)
-    calibrated = ece_interval(probability, correct, problem, bins=protocol.bins, **resampling)
-    reasons += [calibrated.reason] if calibrated.reason else []
+    true_ece = ece_estimate(probability, correct, problem, bins=protocol.bins, **resampling)
+    reasons += [true_ece.reason] if true_ece.reason else []
     return _Natural(
         reasons,
         ece=metrics.ece(probability, correct, protocol.bins),
         brier=metrics.brier(probability, correct),
         auroc=auroc,
         aurc=aurc,
-        ece_interval=calibrated.interval,
+        true_ece=true_ece,
         auroc_interval=auroc_span,
     )

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from divtok.evaluate.curves import CountPoint, accuracy_by_count, wilson
+from divtok.evaluate.curves import CountPoint, accuracy_by_count
+from divtok.evaluate.resampling import problem_numbers
+from divtok.evaluate.share_interval import share_interval
 from divtok.evaluate.sweep.counts import Counted
 from divtok.paper import claims
 from divtok.paper.exhibit import Exhibit, Finding
@@ -16,6 +18,7 @@ from divtok.paper.figures import by_size, figure_title
 from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, left_out, short
+from divtok.records import Interval
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 RATIO_BINS = 10
@@ -31,6 +34,7 @@ class Pooled:
     count: npt.NDArray[np.int64]
     reasoning: npt.NDArray[np.int64]
     correct: npt.NDArray[np.bool_]
+    problem_id: tuple[str, ...]
 
 
 def count(recipe: Recipe, material: Material) -> Exhibit:
@@ -39,7 +43,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
     findings: list[Finding] = []
     for dual, title in ((False, "generator and auxiliary"), (True, "two auxiliaries")):
         pooled = _pooled(recipe, material, dual=dual)
-        series = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
+        series = {p.name: accuracy_by_count(p.count, p.correct, p.problem_id) for p in pooled}
         drawn = sum(len(panel.lines) for panel in panels)  # one legend: no look twice
         panels.append(_count_panel(title, series, first=drawn))
         trends = [claims.Trend.of(name, points) for name, points in series.items()]
@@ -49,18 +53,19 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         recipe,
         figures=(display,),
         findings=tuple(findings),
-        caption="Natural prevalence, all benchmarks of the figure together; bars are 95 % Wilson "
-        "intervals. " + _theta_note(recipe, material, duals=(False, True)),
+        caption="Natural prevalence, all benchmarks of the figure together; bars are 95 % "
+        "intervals, samples of one problem taken together. "
+        + _theta_note(recipe, material, duals=(False, True)),
     )
 
 
 def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     """Accuracy by count, and by the count over the number of reasoning tokens."""
     pooled = _pooled(recipe, material, dual=recipe.dual)
-    by_count = {p.name: accuracy_by_count(list(p.count), p.correct) for p in pooled}
-    by_ratio = {p.name: _ratio_trend(p) for p in pooled}
+    by_count = {p.name: accuracy_by_count(p.count, p.correct, p.problem_id) for p in pooled}
+    by_ratio = [_ratio_bins(p) for p in pooled]
     left = _count_panel("count", by_count)
-    lines = [_ratio_line(trend, i) for i, trend in enumerate(by_ratio.values())]
+    lines = [_ratio_line(bins, i) for i, bins in enumerate(by_ratio)]
     right = _panel("ratio", "divergent tokens per 100 reasoning tokens", lines)
     trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
     rows = [
@@ -73,7 +78,7 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
         figures=(PanelsDisplay("count-ratio", figure_title(recipe, material), ((left, right),)),),
         findings=(
             claims.falls_with_count(trends, "count"),
-            claims.falls_with_count(list(by_ratio.values()), "ratio"),
+            claims.falls_with_count([bins.trend for bins in by_ratio], "ratio"),
             claims.not_only_length(rows),
         ),
         caption=f"Right: {RATIO_BINS} quantile bins of the ratio, drawn at their mean; fewer where "
@@ -102,22 +107,38 @@ def _pooled(recipe: Recipe, material: Material, *, dual: bool) -> list[Pooled]:
                 count=np.concatenate([rows.at(theta) for rows, _ in members]),
                 reasoning=np.concatenate([rows.reasoning for rows, _ in members]),
                 correct=np.concatenate([rows.correct for rows, _ in members]),
+                # Benchmarks may number their problems alike.
+                problem_id=tuple(
+                    f"{rows.benchmark}/{name}" for rows, _ in members for name in rows.problem_id
+                ),
             )
         )
     return pooled
 
 
-def _ratio_trend(pooled: Pooled) -> claims.Trend:
+@dataclass(frozen=True, slots=True)
+class RatioBins:
+    """Accuracy in quantile bins of the ratio, and its interval in each of them."""
+
+    trend: claims.Trend
+    intervals: tuple[Interval, ...]
+
+
+def _ratio_bins(pooled: Pooled) -> RatioBins:
     """Mean ratio (in percent), accuracy and size of each quantile bin of the ratio."""
     ratio = 100 * pooled.count / np.maximum(pooled.reasoning, 1)
     edges = np.quantile(ratio, np.arange(1, RATIO_BINS) / RATIO_BINS)
     which = np.searchsorted(edges, ratio, side="left")
     bins = [which == number for number in np.unique(which)]
-    return claims.Trend(
-        pooled.name,
-        tuple(float(ratio[b].mean()) for b in bins),
-        tuple(float(pooled.correct[b].mean()) for b in bins),
-        tuple(int(b.sum()) for b in bins),
+    problem = problem_numbers(pooled.problem_id)
+    return RatioBins(
+        claims.Trend(
+            pooled.name,
+            tuple(float(ratio[b].mean()) for b in bins),
+            tuple(float(pooled.correct[b].mean()) for b in bins),
+            tuple(int(b.sum()) for b in bins),
+        ),
+        tuple(share_interval(pooled.correct[b], problem[b]) for b in bins),
     )
 
 
@@ -132,9 +153,10 @@ def _count_panel(
     return _panel(title, "divergent tokens (count)", lines, ticks)
 
 
-def _ratio_line(trend: claims.Trend, series: int) -> LineSeries:
-    points = zip(trend.levels, trend.accuracy, trend.n, strict=True)
-    return _line(trend.name, series, [(x, a, *wilson(round(a * n), n)) for x, a, n in points])
+def _ratio_line(bins: RatioBins, series: int) -> LineSeries:
+    trend = bins.trend
+    points = zip(trend.levels, trend.accuracy, bins.intervals, strict=True)
+    return _line(trend.name, series, [(x, a, ends.low, ends.high) for x, a, ends in points])
 
 
 def _line(

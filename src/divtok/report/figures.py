@@ -135,7 +135,7 @@ class CountDisplay:
     points: tuple[CountPoint, ...]
 
     def plot(self, ax: Axes) -> None:
-        """Accuracy in percent with 95 % Wilson intervals."""
+        """Accuracy in percent with 95 % intervals."""
         known = [
             (p.count, 100 * p.accuracy, 100 * p.low, 100 * p.high)
             for p in self.points

@@ -45,6 +45,7 @@ class Seen:
     counted: Sequence[tuple[str, Counts]]
     dtypes: Mapping[str, str]  # of the models that read
     left_out: Sequence[LeftOut]
+    evaluations: Sequence[Evaluation]
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -53,6 +54,7 @@ def notes_of(seen: Seen) -> list[Note]:
         left_out_note(seen.left_out),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
+        noise_floor_note(seen.evaluations),
     ]
 
 
@@ -113,6 +115,37 @@ def near_theta_note(results: Sequence[NearTheta]) -> Note:
         ),
         value=lambda evaluation: _of_generator(results, evaluation),
     )
+
+
+def noise_floor_note(evaluations: Sequence[Evaluation]) -> Note:
+    """The ECEs at natural prevalence that chance alone would explain, a line for each group."""
+    small: dict[tuple[str, str], list[str]] = {}
+    for e in evaluations:
+        true = e.natural_ece_interval
+        if e.natural_ece is None or e.natural_ece_floor is None or true is None or true.low > 0:
+            continue
+        small.setdefault((e.generator, e.benchmark), []).append(
+            f"{e.estimator} {100 * e.natural_ece:.1f} (noise floor "
+            f"{100 * e.natural_ece_floor:.1f}, the true one at most {100 * true.high:.1f})"
+        )
+    return Note(
+        key="ece_within_noise",
+        heading="Noise floor",
+        title="Calibration errors that chance explains",
+        about="Bins with few responses are off by chance, so even a perfectly calibrated estimator "
+        "shows an ECE above 0: its noise floor. At natural prevalence these cannot be told from "
+        "perfectly calibrated ones.",
+        lines=tuple(
+            f"{generator} on {benchmark}, natural ECE in %: {', '.join(found)}."
+            for (generator, benchmark), found in small.items()
+        ),
+        value=_within_noise,
+    )
+
+
+def _within_noise(evaluation: Evaluation) -> bool | None:
+    true = evaluation.natural_ece_interval
+    return None if true is None else true.low == 0
 
 
 def certified_sentence(found: Certified) -> str:

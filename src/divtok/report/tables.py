@@ -175,8 +175,10 @@ def long_table(
     rows = tuple(_long_row(e) for e in evaluations)
     caption = (
         f"ece, auroc and their sd: {protocol.describe()}; sd over draws. natural_*, brier and aurc:"
-        f" every scored response; low and high bound a 95 % bootstrap interval by problem"
-        f" ({protocol.resamples} resamples, seed {protocol.seed})."
+        f" every scored response; low and high bound a 95 % interval, problems resampled"
+        f" ({protocol.resamples} times, seed {protocol.seed}). Chance makes a measured ECE too"
+        f" large: debiased, low and high are about the true one, and floor is what a perfectly"
+        f" calibrated estimator would show."
     )
     return ReportTable("All figures", columns, rows, caption)
 
@@ -191,7 +193,8 @@ def _long_kind(key: str) -> Kind:
 _LONG_KEYS = (
     "benchmark", "generator", "estimator", "params", "n", "accuracy", "n_scored", "n_balanced",
     "ece", "ece_sd", "auroc", "auroc_sd",
-    "natural_ece", "natural_ece_low", "natural_ece_high",
+    "natural_ece", "natural_ece_debiased", "natural_ece_low", "natural_ece_high",
+    "natural_ece_floor",
     "natural_auroc", "natural_auroc_low", "natural_auroc_high",
     "brier", "aurc", "excluded", *(f"excluded_{r}" for r in EXCLUSION_REASONS), "clipped", "reason",
 )  # fmt: skip

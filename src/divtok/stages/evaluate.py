@@ -54,8 +54,9 @@ def results_of(run: Run, config: RunConfig) -> Results:
     counts = counts_of(run, config, responses)
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
-    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out))
-    return Results(groups, evaluate_groups(groups, config), notes)
+    evaluations = evaluate_groups(groups, config)
+    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out, evaluations))
+    return Results(groups, evaluations, notes)
 
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:

@@ -192,6 +192,8 @@ EVALUATIONS = Layout(
         whole("n_balanced"),
         *(fraction(name) for name in ("ece", "ece_sd", "auroc", "auroc_sd")),
         *(fraction(name) for name in ("natural_ece", "natural_auroc", "brier", "aurc")),
+        fraction("natural_ece_debiased"),
+        fraction("natural_ece_floor"),
         interval("natural_ece_interval"),
         interval("natural_auroc_interval"),
         whole("excluded"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from divtok.evaluate import bootstrap, metrics
-from divtok.evaluate.bootstrap import auroc_interval, ece_interval, problem_numbers
+from divtok.evaluate import metrics, resampling
+from divtok.evaluate.resampling import auroc_interval, problem_numbers
 
 
 @pytest.fixture
@@ -28,13 +28,6 @@ def copied(rows, metric, *, resamples, seed):
     return np.quantile(values, [0.025, 0.975])
 
 
-def test_ece_interval_equals_resampling_with_copies(rows):
-    found = ece_interval(*rows, bins=20, resamples=200, seed=7).interval
-    expected = copied(rows, metrics.ece, resamples=200, seed=7)
-    assert found is not None
-    np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
-
-
 def test_auroc_interval_equals_resampling_with_copies(rows):
     found = auroc_interval(*rows, resamples=200, seed=7).interval
     expected = copied(rows, metrics.auroc, resamples=200, seed=7)
@@ -43,28 +36,16 @@ def test_auroc_interval_equals_resampling_with_copies(rows):
 
 
 def test_chunks_do_not_change_the_interval(rows, monkeypatch):
-    whole = (
-        auroc_interval(*rows, resamples=100, seed=0),
-        ece_interval(*rows, bins=10, resamples=100, seed=0),
-    )
-    monkeypatch.setattr(bootstrap, "_CELLS_AT_ONCE", 180)
-    small = (
-        auroc_interval(*rows, resamples=100, seed=0),
-        ece_interval(*rows, bins=10, resamples=100, seed=0),
-    )
-    assert small == whole
+    whole = auroc_interval(*rows, resamples=100, seed=0)
+    monkeypatch.setattr(resampling, "_CELLS_AT_ONCE", 180)
+    assert auroc_interval(*rows, resamples=100, seed=0) == whole
 
 
 def test_one_problem_has_no_interval():
     score, correct = np.array([0.2, 0.8]), np.array([False, True])
-    one = np.zeros(2, dtype=np.int64)
-    for found in (
-        auroc_interval(score, correct, one, resamples=10, seed=0),
-        ece_interval(score, correct, one, bins=20, resamples=10, seed=0),
-    ):
-        assert found.interval is None
-        assert found.reason is not None
-        assert "one problem" in found.reason
+    found = auroc_interval(score, correct, np.zeros(2, dtype=np.int64), resamples=10, seed=0)
+    assert found.interval is None
+    assert found.reason == "no AUROC interval: one problem only"
 
 
 def test_too_many_one_class_resamples_give_no_auroc_interval():

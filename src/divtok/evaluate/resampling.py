@@ -1,4 +1,4 @@
-"""95 % percentile bootstrap intervals for ECE and AUROC, clustered by problem.
+"""Resamples of whole problems, and the 95 % percentile interval of AUROC from them.
 
 Samples of one problem are alike, so whole problems are resampled, never single responses. Knows
 arrays and weights only: a resample is how often each problem was drawn, so nothing is copied.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index
+from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import Interval
 
 LEVELS = (0.025, 0.975)
@@ -35,32 +35,13 @@ def problem_numbers(problem_id: Sequence[str]) -> Ints:
     return np.array([number.setdefault(p, len(number)) for p in problem_id], dtype=np.int64)
 
 
-def ece_interval(
-    confidence: Floats, correct: Bools, problem: Ints, *, bins: int, resamples: int, seed: int
-) -> Resampled:
-    """ECE at natural prevalence. `confidence`, `correct` and `problem` have shape [N]."""
-    problems = int(problem.max()) + 1
-    if problems == 1:
-        return Resampled(None, "no interval: one problem only")
-    # With fixed bins, ECE needs just the summed gap of each problem in each bin.
-    cell = problem * bins + bin_index(confidence, bins)
-    gap = np.bincount(cell, weights=confidence - correct, minlength=problems * bins)
-    gap = gap.reshape(problems, bins)
-    size = np.bincount(problem, minlength=problems).astype(np.float64)
-    sampled = [
-        np.abs(times @ gap).sum(axis=1) / (times @ size)
-        for times in times_drawn(problems, resamples, seed, width=problems)
-    ]
-    return Resampled(_interval(np.concatenate(sampled)))
-
-
 def auroc_interval(
     score: Floats, correct: Bools, problem: Ints, *, resamples: int, seed: int
 ) -> Resampled:
     """AUROC at natural prevalence. `score`, `correct` and `problem` have shape [N]."""
     problems = int(problem.max()) + 1
     if problems == 1:
-        return Resampled(None, "no interval: one problem only")
+        return Resampled(None, "no AUROC interval: one problem only")
     right, wrong = np.flatnonzero(correct), np.flatnonzero(~correct)
     wrong = wrong[np.argsort(score[wrong], kind="stable")]
     below = np.searchsorted(score[wrong], score[right], side="left")

@@ -1,0 +1,159 @@
+"""What an ECE says about the true one: a debiased estimate, a 95 % interval and the noise floor.
+
+A measured ECE adds up distances, so chance alone makes it too large: a perfectly calibrated
+estimator shows its noise floor, not 0, and a bootstrap adds the same bias a second time. Here the
+question is turned round: which true ECEs would have led to the measured one?
+
+How far chance moves the gap of each bin is taken from resamples of whole problems. A true ECE can
+be spread over the bins in many ways, and for one true ECE the measured value is lowest where all
+bins share it alike and highest where few bins hold all of it. Both are tried, and the interval
+holds every true ECE that either of them makes likely. What is likely is decided by the likelihood
+ratio (Feldman and Cousins 1998), so that an interval that begins at 0 is not wider than it must be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index
+from divtok.evaluate.resampling import times_drawn
+from divtok.records import Interval
+
+MISSES = 0.05
+# With fewer problems the resamples say too little about chance: see docs/reliability.md.
+FEWEST_PROBLEMS = 20
+_ROUNDING = 1e-12
+_STEPS = 60  # true ECEs that are tried; between two of them the ends are interpolated
+
+
+@dataclass(frozen=True, slots=True)
+class EceEstimate:
+    """What can be said of the true ECE; every figure is None where `reason` says why.
+
+    `floor` is what a perfectly calibrated estimator would show on average on such data.
+    """
+
+    debiased: float | None = None
+    interval: Interval | None = None
+    floor: float | None = None
+    reason: str | None = None
+
+
+NO_ESTIMATE = EceEstimate()
+
+
+def ece_estimate(
+    confidence: Floats, correct: Bools, problem: Ints, *, bins: int, resamples: int, seed: int
+) -> EceEstimate:
+    """The true ECE at natural prevalence. `confidence`, `correct` and `problem` have shape [N]."""
+    problems = int(problem.max()) + 1
+    if problems < FEWEST_PROBLEMS:
+        many = "1 problem" if problems == 1 else f"{problems} problems"
+        return EceEstimate(reason=f"no ECE interval: {many}, and it needs {FEWEST_PROBLEMS}")
+    # With fixed bins, ECE needs just the summed gap of each problem in each bin.
+    cell = problem * bins + bin_index(confidence, bins)
+    gap = np.bincount(cell, weights=confidence - correct, minlength=problems * bins)
+    gap = gap.reshape(problems, bins)
+    gap = gap[:, np.any(gap != 0, axis=0)]
+    size = np.bincount(problem, minlength=problems).astype(np.float64)
+    resampled = np.concatenate(
+        [
+            (times @ gap) / (times @ size)[:, None]
+            for times in times_drawn(problems, resamples, seed, width=problems)
+        ]
+    )
+    # Resamples vary a little less than new problems would.
+    noise = (resampled - resampled.mean(axis=0)) * sqrt(problems / (problems - 1))
+    return _estimate(gap.sum(axis=0) / size.sum(), noise)
+
+
+def _estimate(gap: Floats, noise: Floats) -> EceEstimate:
+    """From the measured gaps [M], signed shares of all responses, and their noise [R, M]."""
+    measured = float(np.abs(gap).sum())
+    by_chance = np.abs(noise).sum(axis=1)
+    if by_chance.max() < _ROUNDING:
+        return EceEstimate(reason="no ECE interval: no problem differs from another")
+    spread = noise.std(axis=0)
+    # At the last of these even the luckiest resample shows more than was measured.
+    true = np.linspace(0.0, measured + 1.1 * float(by_chance.max()), _STEPS)
+    ways = [
+        _Way.of(measured, true, gaps, noise)
+        for gaps in (_in_few_bins(gap, spread, true), _in_all_bins(gap, spread, true))
+    ]
+    low, high = _ends(true, np.maximum(ways[0].margin, ways[1].margin))
+    return EceEstimate(
+        debiased=(ways[0].debiased + ways[1].debiased) / 2,
+        interval=Interval(low=low, high=high),
+        floor=float(by_chance.mean()),
+    )
+
+
+def _in_few_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
+    """[S, M] gaps that add up to each true ECE, in the bins whose gap chance explains least.
+
+    Every gap loses the same number of its standard deviations; beyond the measured ECE all gaps
+    grow in proportion.
+    """
+    distance = np.abs(gap)
+    most = float((distance / np.where(spread > 0, spread, np.inf)).max())
+    taken = np.linspace(most, 0.0, 10 * _STEPS)
+    left = np.maximum(distance - taken[:, None] * spread, 0.0)
+    # Linear between neighbours, hence exact enough; a bin without noise is there from the start.
+    total = left.sum(axis=1)
+    shrunk = np.stack([np.interp(true, total, column) for column in left.T], axis=1)
+    below = np.minimum(true / total[0], 1.0) if total[0] > 0 else np.ones_like(true)
+    grown = np.maximum(true / total[-1], 1.0)
+    return np.where(gap < 0, -1.0, 1.0) * shrunk * below[:, None] * grown[:, None]
+
+
+def _in_all_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
+    """[S, M] gaps that add up to each true ECE, the same number of standard deviations each."""
+    return np.where(gap < 0, -1.0, 1.0) * spread / spread.sum() * true[:, None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """One way to spread a true ECE over the bins, at every true ECE that is tried.
+
+    Where `margin` [S] is 0 or more, the measured ECE is likely. `debiased` is the true ECE that
+    leads to the measured one on average, or 0 where the noise floor is above it.
+    """
+
+    margin: Floats
+    debiased: float
+
+    @classmethod
+    def of(cls, measured: float, true: Floats, gaps: Floats, noise: Floats) -> _Way:
+        shown = np.stack([np.abs(row + noise).sum(axis=1) for row in gaps])  # [S, R]
+        mean, sd = shown.mean(axis=1), shown.std(axis=1)
+
+        def log_likelihood(values: Floats) -> Floats:
+            return -0.5 * ((values - mean[:, None]) / sd[:, None]) ** 2 - np.log(sd)[:, None]
+
+        at = np.linspace(min(shown.min(), measured), max(shown.max(), measured), 5 * _STEPS)
+        best = log_likelihood(at[None, :]).max(axis=0)
+
+        def ratio(values: Floats) -> Floats:
+            return log_likelihood(values) - np.interp(values, at, best)
+
+        least = np.quantile(ratio(shown), MISSES, axis=1)
+        margin = ratio(np.full((len(true), 1), measured))[:, 0] - least
+        rising = np.maximum.accumulate(mean)
+        debiased = 0.0 if measured <= mean[0] else float(np.interp(measured, rising, true))
+        return cls(margin, debiased)
+
+
+def _ends(true: Floats, margin: Floats) -> tuple[float, float]:
+    """The lowest and highest true ECE with a margin of 0, between the steps that were tried."""
+    likely = np.flatnonzero(margin >= 0)
+    first, last = int(likely[0]), int(likely[-1])
+
+    def crossing(outside: int, inside: int) -> float:
+        share = margin[inside] / (margin[inside] - margin[outside])
+        return float(true[inside] + share * (true[outside] - true[inside]))
+
+    low = 0.0 if first == 0 else crossing(first - 1, first)
+    return low, crossing(last + 1, last)
