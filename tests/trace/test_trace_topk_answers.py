@@ -261,7 +261,10 @@ def test_precision_is_the_coarsest_of_lists_and_tokens(coarse: str) -> None:
         else:
             listed[3] = round(own, 2)
         places.append(Place(listed, 3, own))
-    assert rounding_of_places(places) == Rounding(FLOAT32.relative, FLOAT32.absolute + 0.005)
+    found = rounding_of_places(places)
+    assert found.absolute == pytest.approx(FLOAT32.absolute + 0.01)
+    # Two decimals hide whether they were made from float16, which is next to nothing beside them.
+    assert found.relative <= FLOAT32.relative + 2.0**-10
     exact = [Place({1: values}, 1, values) for values in rng.normal(size=40).tolist()]
     assert rounding_of_places(exact) == FLOAT32  # without other tokens there is nothing to tell
 

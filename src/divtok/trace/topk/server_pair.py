@@ -199,6 +199,7 @@ def load_server_pair(
     q_served_name: str | None = None,
     top_k: int = 20,
     form: FormChoice = "auto",
+    precision: str | float = "auto",
 ) -> ServerPair:
     """Find p and q on their servers and check both; see `load_server_model` for what is asked.
 
@@ -215,6 +216,7 @@ def load_server_pair(
             served_name=served_name,
             top_k=top_k,
             form=form,
+            precision=precision,
         )
         for name, server, tokenizer, revision, served_name in (
             (p, p_server, p_tokenizer, p_revision, p_served_name),
