@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -476,11 +477,10 @@ def test_names_of_a_servers_models_are_made_fit_to_be_shown(
             return {"data": [{"id": "\x1b[2Jred\n"}, {"id": "key sk-0123456789abcdef"}]}
 
     monkeypatch.setenv("SOME_KEY", "sk-0123456789abcdef")
-    with (
-        Hostile(models[1]) as server,
-        pytest.raises(ServerError, match=r"it has: red, key \*\*\*\."),
-    ):
-        load_server_model(Q, settings(server, key_variable="SOME_KEY"))
+    with Hostile(models[1]) as server:
+        monkeypatch.setenv("DIVTOK_KEYS", f"{urlsplit(server.base_url).netloc}=SOME_KEY")
+        with pytest.raises(ServerError, match=r"it has: red, key \*\*\*\."):
+            load_server_model(Q, settings(server))
 
 
 def test_the_next_step_fits_what_went_wrong(models: Any) -> None:
