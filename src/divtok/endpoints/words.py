@@ -27,7 +27,8 @@ _TOO_LONG = ("context", "maximum", "too long", "too large", "too many tokens")
 # Sequences that act on a terminal: CSI, OSC with its text, and the short ones.
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 _BLANKS = re.compile(r"\s+")
-_MARKUP = re.compile(r"<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<[^>]*>", re.S | re.I)
+# A tag holds no "<": with it, each of many would be looked through to the end of the text.
+_MARKUP = re.compile(r"<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^<>]*>", re.S | re.I)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 

@@ -161,7 +161,7 @@ def _pick(
             next_step=f"Say which it is: served_names.{name}=NAME, or name another server for it.",
         )
     limit = listed[picked].get("max_model_len")
-    return picked, limit if isinstance(limit, int) and limit > 0 else None
+    return picked, limit if type(limit) is int and limit > 0 else None
 
 
 def _read_local(tokenizer: Any, revision: str | None) -> tuple[Any, int | None, frozenset[int]]:
