@@ -40,7 +40,7 @@ def server() -> ModelServer:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
-    """Every request of a client gets what `answer` says of its content; None asks for the models."""
+    """Every request gets what `answer` says of its content; None asks for the list of models."""
 
     async def exchange(client: Any, method: str, path: str, content: bytes | None) -> bytes:
         client._reached = True

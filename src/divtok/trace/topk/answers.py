@@ -22,8 +22,8 @@ from divtok.models.load import Tokenizer
 from divtok.trace.topk.known import Known, Rounding
 
 LARGEST_ID = 2**31 - 1
-# Numbers of one answer's table: more than an answer of the largest size holds, unless one list of it
-# is far longer than all others.
+# Numbers of one answer's table: more than the largest answer holds, unless one of its lists is far
+# longer than all others.
 _MOST_NUMBERS = 2**24
 
 _BY_ID = "token_id:"
