@@ -190,6 +190,19 @@ def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: 
     assert "would unpack to 134217" in refused(bomb, "inspect", skip_bad=True)
 
 
+def test_an_attachment_that_is_referred_to_without_end_is_a_bad_row(tmp_path: Path) -> None:
+    part = {"type": "text", "text": "attachment://a"}
+    message = {"content": [part] * 2_000}
+    sample = SAMPLE | {
+        "attachments": {"a": "x" * 10**6},
+        "output": {"choices": [{"message": message, "stop_reason": "stop"}]},
+    }
+    log = eval_log(tmp_path / "log.eval", HEADER, sample, SAMPLE)
+    assert "samples/1.json': its attachments make more than" in refused(log, "inspect")
+    rows, _ = read_rows(log, ImportOptions("inspect", skip_bad=True))
+    assert [type(row).__name__ for row in rows] == ["BadRow", "Imported"]
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path

@@ -171,10 +171,10 @@ def test_no_variable_of_this_machine_goes_to_the_server_of_a_shared_run(
         with store.lock():
             store.write_config(to_yaml(shared))
         said = divtok("trace", run)
-        assert said.code == 1
-        assert 'export DIVTOK_KEYS="127.0.0.1:' in said.error_line
         assert server.requests
         assert all("Authorization" not in request.headers for request in server.requests)
+        assert said.code == 1
+        assert 'export DIVTOK_KEYS="127.0.0.1:' in said.error_line
         assert "s3cret" not in said.err
 
 

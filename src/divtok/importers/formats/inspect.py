@@ -122,24 +122,38 @@ def _needed(sample: Any, where: str) -> dict[str, Any]:
     kept = {name: sample[name] for name in _KEPT if name in sample}
     attachments = sample.get("attachments")
     try:
-        return _resolved(kept, attachments if isinstance(attachments, dict) else {}, where)
+        return _Attachments(attachments if isinstance(attachments, dict) else {}, where).put(kept)
     except RecursionError as error:
         aside = "Set such members aside with --skip-bad."
         raise fault(where, "nested too deeply", aside) from error
 
 
-def _resolved(value: Any, attachments: dict[str, Any], where: str) -> Any:
-    if isinstance(value, dict):
-        return {name: _resolved(child, attachments, where) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_resolved(child, attachments, where) for child in value]
-    if isinstance(value, str) and value.startswith(_ATTACHMENT):
-        name = value.removeprefix(_ATTACHMENT)
-        if name not in attachments:
+@dataclass(slots=True)
+class _Attachments:
+    """The long texts of a sample, put where it refers to them."""
+
+    texts: dict[str, Any]
+    where: str
+    put_so_far: int = 0  # characters: one text can be referred to any number of times
+
+    def put(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self.put(child) for name, child in value.items()}
+        if isinstance(value, list):
+            return [self.put(child) for child in value]
+        if isinstance(value, str) and value.startswith(_ATTACHMENT):
+            return self._text(value.removeprefix(_ATTACHMENT))
+        return value
+
+    def _text(self, name: str) -> Any:
+        if name not in self.texts:
             again = "Write the log again, or set such members aside with --skip-bad."
-            raise fault(where, f"the attachment '{shown(name)}' is not there", again)
-        return attachments[name]
-    return value
+            raise fault(self.where, f"the attachment '{shown(name)}' is not there", again)
+        text = self.texts[name]
+        self.put_so_far += len(text) if isinstance(text, str) else 0
+        if self.put_so_far > LARGEST_MEMBER:
+            raise fault(self.where, f"its attachments make more than {LARGEST_MEMBER} characters")
+        return text
 
 
 def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterator[Imported]:

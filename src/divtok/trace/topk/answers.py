@@ -9,6 +9,7 @@ how a server is asked.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -254,7 +255,7 @@ def _number(value: Any) -> float:
             return float(value)
     except OverflowError:  # a whole number of hundreds of digits
         pass
-    raise Unusable("a log-prob is not a number that could be one")
+    raise Unusable(f"a log-prob is {reprlib.repr(value)}")
 
 
 def _add(logprobs: dict[int, float], token: int, logprob: float) -> None:
