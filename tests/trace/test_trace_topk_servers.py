@@ -261,6 +261,19 @@ def test_rounded_servers_are_accepted_with_wider_bounds(
     assert_within(everything, exact_beginning)  # all is listed, and still not exact
 
 
+@pytest.mark.parametrize(("rounded", "stated"), [("bf16", "bfloat16"), (3, 0.0005)])
+def test_a_stated_precision_narrows_the_bounds(
+    models: Any, beginning: Trajectory, exact_beginning: Any, rounded: Any, stated: Any
+) -> None:
+    with ExitStack() as stack:
+        both = [stack.enter_context(ModelServer(m, rounded=rounded)) for m in models]
+        told = connect(both, precision=stated).trace_batch([beginning])
+        found = connect(both).trace_batch([beginning])
+    assert_within(told, exact_beginning)
+    (low, high), (wide_low, wide_high) = bounds(told), bounds(found)
+    assert (high - low).mean() < (wide_high - wide_low).mean()
+
+
 @pytest.mark.parametrize("coarse", ["top_logprobs", "token_logprobs"])
 def test_a_server_that_rounds_one_of_lists_and_tokens_is_seen_through(
     models: Any, beginning: Trajectory, exact_beginning: Any, coarse: str
