@@ -47,3 +47,17 @@ def test_a_text_that_is_too_large_is_refused_with_its_limit(
     file.write_bytes(bytes(3 * 2**20 + 1))
     with pytest.raises(DataError, match=r"of more than 3 MiB\. Convert it"):
         read_bytes(file, next_step="Convert it.")
+
+
+def test_deep_nesting_is_refused_with_its_limit() -> None:
+    for levels, deep in ((200, False), (201, True), (900, True), (100_000, True)):
+        text = b'{"a":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
+        if deep:
+            with pytest.raises(
+                DataError, match="x: (nested more than 200 levels|JSON that cannot)"
+            ):
+                json_object(text, "x", next_step="")
+        else:
+            json_object(text, "x", next_step="")
+    wide = b'{"a": [' + b"[{}]," * 1000 + b"1]}"
+    assert len(json_object(wide, "x", next_step="")["a"]) == 1001

@@ -14,6 +14,9 @@ from divtok.errors import DataError
 
 LARGEST_LINE = 16 * 2**20  # bytes; parsed, JSON takes up to some twenty times as much memory
 LARGEST_FILE = 128 * 2**20  # of a file that is one JSON text
+MOST_LEVELS = (
+    200  # of objects and lists inside each other, far below what breaks Python's own stack
+)
 
 
 def read_bytes(path: Path, *, next_step: str) -> bytes:
@@ -68,7 +71,21 @@ def json_object(
         ) from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: not a JSON object.", next_step=next_step)
+    if data.count(b"{") + data.count(b"[") > MOST_LEVELS and _is_deep(row):
+        raise DataError(f"{where}: nested more than {MOST_LEVELS} levels.", next_step=next_step)
     return row
+
+
+def _is_deep(row: dict[str, Any]) -> bool:
+    level: list[Any] = [row]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

@@ -166,7 +166,7 @@ class ServerClient:
                 setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
                 why = f"The server refused this request with {setbacks[-1]}"
                 return posted(None, Reason("refused", why)), refusal
-            except Unusable as error:
+            except (Unusable, RecursionError) as error:  # nested deeper than can be looked at
                 setback = _Setback(f"the answer cannot be used: {error}", kind="unusable")
             except _Setback as error:
                 setback = error

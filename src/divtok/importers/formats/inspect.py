@@ -121,11 +121,7 @@ def _needed(sample: Any, where: str) -> dict[str, Any]:
         raise fault(where, "not a JSON object", "Check the file.")
     kept = {name: sample[name] for name in _KEPT if name in sample}
     attachments = sample.get("attachments")
-    try:
-        return _Attachments(attachments if isinstance(attachments, dict) else {}, where).put(kept)
-    except RecursionError as error:
-        aside = "Set such members aside with --skip-bad."
-        raise fault(where, "nested too deeply", aside) from error
+    return _Attachments(attachments if isinstance(attachments, dict) else {}, where).put(kept)
 
 
 @dataclass(slots=True)
