@@ -54,7 +54,7 @@ def test_deep_nesting_is_refused_with_its_limit() -> None:
         text = b'{"a":' * (levels - 1) + b"{}" + b"}" * (levels - 1)
         if deep:
             with pytest.raises(
-                DataError, match="x: (nested more than 200 levels|JSON that cannot)"
+                DataError, match=r"x: (nested more than 200 levels|JSON that cannot)"
             ):
                 json_object(text, "x", next_step="")
         else:
