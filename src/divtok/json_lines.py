@@ -6,23 +6,56 @@ Knows nothing of what the objects mean.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError
 
+LARGEST_LINE = 16 * 2**20  # bytes; parsed, JSON takes up to some twenty times as much memory
+LARGEST_FILE = 128 * 2**20  # of a file that is one JSON text
+MOST_LEVELS = (
+    200  # of objects and lists inside each other, far below what breaks Python's own stack
+)
 
-def read_bytes(path: Path) -> bytes:
+
+def read_bytes(path: Path, *, next_step: str) -> bytes:
+    """The bytes of a file that is one JSON text; `next_step` is for one that is too large."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
     except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(data) > LARGEST_FILE:
         raise DataError(
-            f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
-        ) from error
+            f"The file {path} is one JSON text of more than {LARGEST_FILE >> 20} MiB.",
+            next_step=next_step,
+        )
+    return data
 
 
-def json_object(data: bytes, where: str, *, next_step: str) -> dict[str, Any]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Every line that is not blank, with its number; of one that is too long, just so much."""
+    try:
+        with path.open("rb") as file:
+            number = 1
+            while line := file.readline(LARGEST_LINE + 1):
+                rest = line
+                while len(rest) > LARGEST_LINE and not rest.endswith(b"\n"):
+                    rest = file.readline(LARGEST_LINE + 1)
+                if line.strip():
+                    yield number, line
+                number += 1
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def json_object(
+    data: bytes, where: str, *, next_step: str, largest: int = LARGEST_LINE
+) -> dict[str, Any]:
     """The object that a line holds; `where` names the line, `next_step` what to do about it."""
+    if len(data) > largest:
+        raise DataError(f"{where}: longer than {largest >> 20} MiB.", next_step=next_step)
     try:
         row = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -38,4 +71,24 @@ def json_object(data: bytes, where: str, *, next_step: str) -> dict[str, Any]:
         ) from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: not a JSON object.", next_step=next_step)
+    if data.count(b"{") + data.count(b"[") > MOST_LEVELS and _is_deep(row):
+        raise DataError(f"{where}: nested more than {MOST_LEVELS} levels.", next_step=next_step)
     return row
+
+
+def _is_deep(row: dict[str, Any]) -> bool:
+    level: list[Any] = [row]
+    for _ in range(MOST_LEVELS):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
+    )

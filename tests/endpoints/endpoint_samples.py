@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from scripted_server import ScriptedServer, Step
@@ -24,6 +25,12 @@ def settings(url: str, **changes: Any) -> ServerSettings:
         "max_wait_s": 0.004,
     }
     return ServerSettings(url, **{**quick, **changes})
+
+
+def name_key(monkeypatch: pytest.MonkeyPatch, url: str, key: str = KEY) -> None:
+    """Say, as a user would, that the server at this URL gets the key."""
+    monkeypatch.setenv("SERVER_KEY", key)
+    monkeypatch.setenv("DIVTOK_KEYS", f"{urlsplit(url).netloc}=SERVER_KEY")
 
 
 def post(to: ServerSettings, accept: Any = lambda parsed: parsed) -> Posted[Any]:

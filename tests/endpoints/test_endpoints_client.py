@@ -11,12 +11,12 @@ import time
 from typing import Any
 
 import pytest
-from endpoint_samples import ANSWER, KEY, in_turn, post, posted, settings
+from endpoint_samples import ANSWER, KEY, in_turn, name_key, post, posted, settings
 from scripted_server import Request, ScriptedServer, Step, ok, refuse
 
 from divtok.endpoints import client as client_module
 from divtok.endpoints.client import Posted, ServerClient, Unusable
-from divtok.errors import MissingExtraError, ServerError, UsageError
+from divtok.errors import MissingExtraError, ServerError
 
 
 def test_an_answer_at_once() -> None:
@@ -26,57 +26,13 @@ def test_an_answer_at_once() -> None:
 
 
 def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
     with ScriptedServer(in_turn(ok(ANSWER))) as server:
+        name_key(monkeypatch, server.base_url, f" {KEY}\n")
         post(settings(server.base_url + "/"))
         request = server.requests[0]
     assert (request.method, request.path, request.body) == ("POST", "/v1/things", {"ask": "what"})
     assert request.headers["Authorization"] == f"Bearer {KEY}"
     assert request.headers["Content-Type"] == "application/json"
-
-
-@pytest.mark.parametrize("value", [None, "", "  "])
-def test_without_a_key_no_authorization(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    if value is not None:
-        monkeypatch.setenv("OPENAI_API_KEY", value)
-    with ScriptedServer(in_turn(ok(ANSWER))) as server:
-        post(settings(server.base_url))
-        assert "Authorization" not in server.requests[0].headers
-
-
-def test_the_key_of_another_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "not this one")
-    monkeypatch.setenv("OTHER_KEY", KEY)
-    with ScriptedServer(in_turn(ok(ANSWER))) as server:
-        post(settings(server.base_url, key_variable="OTHER_KEY"))
-        assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.parametrize("variable", [None, ""])
-def test_no_variable_means_no_key(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with ScriptedServer(in_turn(ok(ANSWER))) as server:
-        post(settings(server.base_url, key_variable=variable))
-        assert "Authorization" not in server.requests[0].headers
-
-
-def test_the_usual_key_is_not_sent_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("OTHER_KEY", KEY)
-    far = "http://10.0.0.1:8000/v1"
-    with pytest.raises(UsageError, match="OPENAI_API_KEY") as caught:
-        ServerClient(settings(far))
-    assert "https" in (caught.value.next_step or "")
-    assert "key_variable" in (caught.value.next_step or "")
-    assert KEY not in str(caught.value)
-    # What says so in as many words, what is not in the open, and what has no key to send.
-    ServerClient(settings(far, key_variable="OTHER_KEY"))
-    ServerClient(settings(far, key_variable=None))
-    ServerClient(settings("https://10.0.0.1:8000/v1"))
-    ServerClient(settings("http://localhost:8000/v1"))
-    monkeypatch.delenv("OPENAI_API_KEY")
-    ServerClient(settings(far))
 
 
 PASSING = {

@@ -124,11 +124,7 @@ def test_the_defaults_of_the_new_sections() -> None:
     config = RunConfig()
     assert config.generate.engine == "transformers"
     api = config.generate.api
-    assert (api.base_url, api.key_variable, api.token_limit_field) == (
-        None,
-        "OPENAI_API_KEY",
-        "max_tokens",
-    )
+    assert (api.base_url, api.key_variable, api.token_limit_field) == (None, None, "max_tokens")
     assert (api.token_ids, api.logprobs, api.extra_body) == (False, False, {})
     assert (api.prompt_price, api.completion_price) == (None, None)
     assert (config.generate.vllm.tensor_parallel, config.generate.vllm.gpu_memory) == (1, None)

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -420,7 +421,7 @@ def test_a_reply_that_is_a_refusal_is_one() -> None:
 def test_the_key_is_in_no_row_error_log_or_file(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("SERVER_KEY", KEY)
     caplog.set_level(logging.DEBUG)
     ids = list(KEY.encode())
     steps = {
@@ -434,6 +435,7 @@ def test_the_key_is_in_no_row_error_log_or_file(
     settings_shown: list[str] = []
     kept: list[Generated] = []
     with ScriptedServer(lambda name, *_: steps[name]) as server:
+        monkeypatch.setenv("DIVTOK_KEYS", f"{urlsplit(server.base_url).netloc}=SERVER_KEY")
         settings = setup(server.base_url, max_attempts=2)
         settings_shown.append(repr(settings))
         respond_all([job(number) for number in range(1, 6)], settings, keep=kept.extend)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -155,9 +156,10 @@ def test_a_stated_protocol_is_asked_for_and_read(tmp_path: Path, tiny_server: Mo
 def test_a_hostile_server_costs_no_row_and_no_call_beyond_the_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("SERVER_KEY", KEY)
     run = Run.create_or_open(tmp_path / "run")
     with ScriptedServer(hostile(1)) as server:
+        monkeypatch.setenv("DIVTOK_KEYS", f"{urlsplit(server.base_url).netloc}=SERVER_KEY")
         config = api_config(server.base_url, f"limit={PROBLEMS}", f"samples={SAMPLES}")
         run_stages(run, config)
     trajectories = run.trajectories.read()
@@ -241,7 +243,7 @@ def test_a_refusal_stops_at_once_and_keeps_what_was_finished(tmp_path: Path) -> 
         config = api_config(server.base_url, "generate.api.concurrency=2", "limit=6")
         with pytest.raises(ServerError, match="401") as refused:
             generation.generate(run, config)
-        assert "OPENAI_API_KEY" in str(refused.value)
+        assert "DIVTOK_KEYS" in str(refused.value)
         assert len(server.requests) <= 6
     assert len(run.trajectories.read()) == 4
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from divtok.divergences.arithmetic import FloatArray64, jsd_bits
-from divtok.errors import DataError
+from divtok.errors import DataError, UsageError
 from divtok.trace.topk.alignment import rounding_of, rounding_of_places
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.bounds import jsd_bounds, outward
-from divtok.trace.topk.known import FLOAT32, Known, Rounding, unsound
+from divtok.trace.topk.known import FLOAT32, Known, Rounding, stated_rounding, unsound
 
 NONE = Rounding(relative=0.0, absolute=0.0)
 BFLOAT16 = Rounding(relative=2.0**-8, absolute=1e-6)
@@ -434,10 +434,40 @@ def test_precision_is_told_from_the_numbers() -> None:
     for kind, bits in ((torch.bfloat16, 8), (torch.float16, 11)):
         coarse = torch.from_numpy(values).to(kind).double().numpy()
         found = rounding_of(coarse)
-        assert found.relative == pytest.approx(2.0**-bits, rel=1e-3)
+        assert found.relative == pytest.approx(2.0 ** (1 - bits), rel=1e-3)  # it may be cut off
         kept = np.isfinite(coarse)
         allowed = found.absolute + found.relative * np.abs(coarse)
         assert (np.abs(coarse - values) <= allowed)[kept].all()
     for decimals in (2, 4, 6):
-        found = rounding_of(np.round(values, decimals))
-        assert found.absolute == pytest.approx(0.5 * 10.0**-decimals + FLOAT32.absolute)
+        for written in (np.round(values, decimals), np.round(single.astype(np.float32), decimals)):
+            found = rounding_of(written.astype(np.float64))
+            assert found.absolute == pytest.approx(10.0**-decimals + FLOAT32.absolute)
+    for digits in (3, 5, 7):
+        found = rounding_of(np.array([float(f"{value:.{digits}g}") for value in values]))
+        assert 1 <= found.relative / 10.0 ** (1 - digits) < 2
+
+
+def test_precision_is_not_told_from_what_has_no_mass() -> None:
+    values = logs(np.random.default_rng(12).dirichlet([0.3] * 50, 20)).ravel()
+    for strange in (0.0, -0.0, -9999.0, -1e308, -1e-310, np.nan, np.inf, -np.inf):
+        assert rounding_of(np.append(values, strange)) == FLOAT32
+        assert rounding_of(np.array([strange])) == FLOAT32
+
+
+def test_a_stated_precision_is_taken_at_its_word() -> None:
+    assert stated_rounding("auto") is None
+    assert stated_rounding("float32") == FLOAT32
+    bfloat16 = stated_rounding("bfloat16")
+    assert bfloat16 is not None
+    assert bfloat16.relative == pytest.approx(2.0**-8, rel=1e-3)
+    assert stated_rounding(0.0005) == Rounding(FLOAT32.relative, FLOAT32.absolute + 0.0005)
+    for wrong in ("float8", 0.0, -1.0, 2.0, np.nan, np.inf):
+        with pytest.raises(UsageError, match="precision"):
+            stated_rounding(wrong)
+
+
+def test_log_probs_of_any_size_have_bounds() -> None:
+    """A mass that is 0 with an error that is infinite would be NaN, and NaN would end a run."""
+    known = Known(np.array([[0, 1, 2]]), np.array([[-0.01, -1e300, -np.inf]]), np.ones(1))
+    low, high = jsd_bounds(known, known, p_rounding=BFLOAT16, q_rounding=BFLOAT16)
+    assert 0 <= low[0] <= high[0] <= 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -260,6 +261,19 @@ def test_rounded_servers_are_accepted_with_wider_bounds(
     assert_within(everything, exact_beginning)  # all is listed, and still not exact
 
 
+@pytest.mark.parametrize(("rounded", "stated"), [("bf16", "bfloat16"), (3, 0.0005)])
+def test_a_stated_precision_narrows_the_bounds(
+    models: Any, beginning: Trajectory, exact_beginning: Any, rounded: Any, stated: Any
+) -> None:
+    with ExitStack() as stack:
+        both = [stack.enter_context(ModelServer(m, rounded=rounded)) for m in models]
+        told = connect(both, precision=stated).trace_batch([beginning])
+        found = connect(both).trace_batch([beginning])
+    assert_within(told, exact_beginning)
+    (low, high), (wide_low, wide_high) = bounds(told), bounds(found)
+    assert (high - low).mean() < (wide_high - wide_low).mean()
+
+
 @pytest.mark.parametrize("coarse", ["top_logprobs", "token_logprobs"])
 def test_a_server_that_rounds_one_of_lists_and_tokens_is_seen_through(
     models: Any, beginning: Trajectory, exact_beginning: Any, coarse: str
@@ -476,11 +490,10 @@ def test_names_of_a_servers_models_are_made_fit_to_be_shown(
             return {"data": [{"id": "\x1b[2Jred\n"}, {"id": "key sk-0123456789abcdef"}]}
 
     monkeypatch.setenv("SOME_KEY", "sk-0123456789abcdef")
-    with (
-        Hostile(models[1]) as server,
-        pytest.raises(ServerError, match=r"it has: red, key \*\*\*\."),
-    ):
-        load_server_model(Q, settings(server, key_variable="SOME_KEY"))
+    with Hostile(models[1]) as server:
+        monkeypatch.setenv("DIVTOK_KEYS", f"{urlsplit(server.base_url).netloc}=SOME_KEY")
+        with pytest.raises(ServerError, match=r"it has: red, key \*\*\*\."):
+            load_server_model(Q, settings(server))
 
 
 def test_the_next_step_fits_what_went_wrong(models: Any) -> None:

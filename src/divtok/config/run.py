@@ -39,6 +39,7 @@ from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.section import Fraction, Positive, Section
 from divtok.strict_yaml import AS_SAID, invalid, read_tree
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
+from divtok.trace.topk.known import stated_rounding
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
 Names = Annotated[list[str], Field(min_length=1)]
@@ -52,6 +53,14 @@ def _one_of(registry: Registry[Any]) -> AfterValidator:
         return name
 
     return AfterValidator(known)
+
+
+def _stated_precision(precision: str | float) -> str | float:
+    try:
+        stated_rounding(precision)
+    except UsageError as error:
+        raise PydanticCustomError("precision", "{why}", {"why": error.next_step}) from error
+    return precision
 
 
 class SamplingSection(Section):
@@ -113,6 +122,8 @@ class TopKSection(CallsSection):
 
     top_k: Positive = 20  # log-probs to ask for at each token
     form: Form = "auto"  # how a server is asked for them
+    # How exactly it writes them: a number type, or the most nats they may be off.
+    precision: Annotated[str | float, AfterValidator(_stated_precision)] = "auto"
 
 
 class TraceSection(PairSection):

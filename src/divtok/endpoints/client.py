@@ -1,7 +1,8 @@
 """Ask a server one thing until there is an answer, the time is up, or asking again is pointless.
 
-What is asked, and whether an answer can be used, is up to the caller. The key is read from the
-environment when the client is made and goes into one header; it is in no text that leaves here.
+What is asked, and whether an answer can be used, is up to the caller. The key, where the user named
+one for this host, is read from the environment when the client is made and goes into one header; it
+is in no text that leaves here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from divtok.endpoints.connection import http_client, key_from_environment
+from divtok.endpoints.connection import http_client
+from divtok.endpoints.keys import key_from_environment, naming_step, variable_for
 from divtok.endpoints.settings import ServerSettings
 from divtok.endpoints.words import (
     Refusal,
@@ -164,7 +166,7 @@ class ServerClient:
                 setbacks.append(tidy(f"HTTP {refusal.status}: {refusal.said}", self._key))
                 why = f"The server refused this request with {setbacks[-1]}"
                 return posted(None, Reason("refused", why)), refusal
-            except Unusable as error:
+            except (Unusable, RecursionError) as error:  # nested deeper than can be looked at
                 setback = _Setback(f"the answer cannot be used: {error}", kind="unusable")
             except _Setback as error:
                 setback = error
@@ -222,7 +224,13 @@ class ServerClient:
         own = None if next_step is None else next_step(status, said)
         return ServerError(
             f"{self.settings.url(path)} refused with HTTP {status}: {tidy(said, self._key)}",
-            next_step=own or general_step(status, said, self.settings.key_variable),
+            next_step=own
+            or general_step(
+                status,
+                said,
+                key_variable=variable_for(self.settings),
+                naming_step=naming_step(self.settings),
+            ),
         )
 
     def _next_pause(

@@ -1,14 +1,13 @@
-"""The connections to a server and the key that goes with them. Knows nothing of what is asked."""
+"""The connections to a server. Knows nothing of what is asked."""
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import TYPE_CHECKING
 
-from divtok.endpoints.settings import DEFAULT_KEY_VARIABLE, ServerSettings
+from divtok.endpoints.settings import ServerSettings
 from divtok.endpoints.words import tidy
-from divtok.errors import MissingExtraError, ServerError, UsageError
+from divtok.errors import MissingExtraError, ServerError
 
 if TYPE_CHECKING:
     import ssl
@@ -19,28 +18,6 @@ CONNECT_S = 30.0
 # An idle connection is given up before the server does so: 5 s is the usual time, and a request
 # sent at that very moment would be lost.
 KEEPALIVE_S = 2.0
-
-
-def key_from_environment(settings: ServerSettings) -> str | None:
-    """The key to send, if there is one; `UsageError` where it is malformed or must not be sent."""
-    variable = settings.key_variable
-    if not variable:
-        return None
-    key = os.environ.get(variable, "").strip()
-    # It goes into a header, and an HTTP library would show it in its complaint.
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(
-            f"The environment variable {variable} holds a character that no key can hold.",
-            next_step="Set it to the key alone: no blank, no quotation mark, no line break.",
-        )
-    # A variable that was named on purpose holds a key for this server; the usual one does not.
-    if key and variable == DEFAULT_KEY_VARIABLE and settings.in_the_open:
-        raise UsageError(
-            f"The key in {variable} would go to {settings.base_url} without encryption.",
-            next_step="Use https, or set key_variable to the name of another variable with a key "
-            "for this server, or to nothing where it needs none.",
-        )
-    return key or None
 
 
 def http_client(settings: ServerSettings, key: str | None) -> httpx2.AsyncClient:

@@ -13,22 +13,19 @@ from divtok.errors import UsageError
 from divtok.section import Positive, Seconds, Section
 
 MAX_CONCURRENCY = 1024
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """A server's address and the limits on asking it. Times are in seconds.
 
-    The key is the value of the environment variable `key_variable`; where that is not set, or is
-    None or empty, none is sent. It is not part of the settings, so that it cannot get into a file
-    with them. The key of the usual variable is not sent over plain http to another machine.
+    Whether a key goes with it is not for settings to say, see `divtok.endpoints.keys`:
+    `key_variable` is a note on where it was, for messages alone.
     """
 
     base_url: str  # as in http://127.0.0.1:8000/v1
-    key_variable: str | None = DEFAULT_KEY_VARIABLE
+    key_variable: str | None = None
     concurrency: int = 8
     max_attempts: int = 6
     timeout_s: float = 300.0  # one attempt
@@ -83,7 +80,7 @@ class ServerSettings:
 class CallsSection(Section):
     """A config's word on how patient to be with a server; see `ServerSettings`."""
 
-    key_variable: str | None = DEFAULT_KEY_VARIABLE  # environment variable with the key; null: none
+    key_variable: str | None = None  # a note on where the key was; sends nothing by itself
     concurrency: Positive = 8
     max_attempts: Positive = 6
     timeout_s: Seconds = 300.0  # one attempt
@@ -120,7 +117,7 @@ def _url_problem(url: object) -> str | None:
 
 
 def _variable_problem(name: object) -> str | None:
-    if name is None or (isinstance(name, str) and (not name or _VARIABLE.fullmatch(name))):
+    if name is None or (isinstance(name, str) and (not name or VARIABLE.fullmatch(name))):
         return None
     # Not shown: whoever puts the key itself here should not find it in a log.
     return "key_variable must be the name of an environment variable, not a key"

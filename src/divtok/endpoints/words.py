@@ -27,7 +27,8 @@ _TOO_LONG = ("context", "maximum", "too long", "too large", "too many tokens")
 # Sequences that act on a terminal: CSI, OSC with its text, and the short ones.
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 _BLANKS = re.compile(r"\s+")
-_MARKUP = re.compile(r"<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<[^>]*>", re.S | re.I)
+# A tag holds no "<": with it, each of many would be looked through to the end of the text.
+_MARKUP = re.compile(r"<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^<>]*>", re.S | re.I)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -50,11 +51,11 @@ def seems_about_length(status: int, said: str) -> bool:
     return status in _ABOUT_ONE and any(word in said.lower() for word in _TOO_LONG)
 
 
-def general_step(status: int, said: str, key_variable: str | None) -> str:
-    """A next step that fits any request."""
+def general_step(status: int, said: str, *, key_variable: str | None, naming_step: str) -> str:
+    """A next step that fits any request. `key_variable` is that of the key, if one was sent."""
+    if status in (401, 403) and key_variable is None:
+        return naming_step
     if status == 401:
-        if not key_variable:
-            return "Name the environment variable that holds a key for this server: key_variable."
         return f"Set the environment variable {key_variable} to a key that this server accepts."
     if status in (402, 403, 429):
         key = f"the key in {key_variable}" if key_variable else "a request without a key"

@@ -161,8 +161,11 @@ def _logprob(
         return None, _NO_LOGPROB
     if not _for_every_token(len(values), len(ids), completion_tokens, apart=apart):
         return None, "the server did not give a log-prob for every token"
-    with np.errstate(over="ignore"):
-        array = np.array(values, dtype=np.float64).astype(np.float32)
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=np.float64).astype(np.float32)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None, _NO_LOGPROB
     if not (np.isfinite(array).all() and (array <= _ROUNDING).all()):
         return None, _NO_LOGPROB
     return np.minimum(array, np.float32(0)), None

@@ -11,6 +11,8 @@ from divtok.records import FinishReason, Reason
 
 LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
+# Responses that one request may have asked for: a failed request stands for that many rows.
+MOST_CHOICES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ def gold_answer(value: Any, where: str) -> str | None:
     """The gold answer as text; None where there is none, never the text "nan"."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and math.isfinite(value):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole or (isinstance(value, float) and math.isfinite(value)):
         value = str(value)
     if not isinstance(value, str):
         raise fault(
@@ -102,6 +104,19 @@ def sample_number(value: Any, where: str) -> int | None:
             "are counted in order of appearance.",
         )
     return int(value)
+
+
+def choice_count(value: Any, name: str, where: str) -> int:
+    """How many responses were asked for: 1 where nothing is said."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        return 1
+    if value > MOST_CHOICES:
+        raise fault(
+            where,
+            f"'{name}' is above {MOST_CHOICES}",
+            f"Correct it: no more than {MOST_CHOICES} responses to one request are read.",
+        )
+    return value
 
 
 def is_whole(value: Any) -> bool:

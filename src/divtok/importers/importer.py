@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from divtok.errors import DataError
 from divtok.importers.imported import BadRow, Imported
-from divtok.json_lines import json_object, read_bytes
+from divtok.json_lines import LARGEST_LINE, json_object, numbered_lines
 from divtok.registry import Registry
 
 NEXT_STEP = "Check --format and the file; --skip-bad sets such rows aside."
@@ -103,8 +103,7 @@ T = TypeVar("T")
 
 def json_lines(path: Path) -> list[Line]:
     """Every line that is not blank; at least one."""
-    numbered = enumerate(read_bytes(path).split(b"\n"), start=1)
-    lines = [line_at(f"{path}, line {n}", object_in, data) for n, data in numbered if data.strip()]
+    lines = [line_at(f"{path}, line {n}", object_in, data) for n, data in numbered_lines(path)]
     if not lines:
         raise DataError(f"The file {path} has no rows.", next_step="Check the path.")
     return lines
@@ -118,8 +117,8 @@ def line_at(where: str, read: Callable[..., dict[str, Any]], *given: Any) -> Lin
         return Line(where, error)
 
 
-def object_in(data: bytes, where: str) -> dict[str, Any]:
-    return json_object(data, where, next_step=NEXT_STEP)
+def object_in(data: bytes, where: str, *, largest: int = LARGEST_LINE) -> dict[str, Any]:
+    return json_object(data, where, next_step=NEXT_STEP, largest=largest)
 
 
 def good_rows(lines: Iterable[Line]) -> list[dict[str, Any]]:

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from divtok.errors import DataError
-from divtok.importers.imported import BadRow, Imported, fault, shown, unknown_generator
+from divtok.importers.imported import (
+    LARGEST_SAMPLE,
+    BadRow,
+    Imported,
+    fault,
+    shown,
+    unknown_generator,
+)
 from divtok.importers.importer import each
 from divtok.records import Problem, Trajectory, trajectory_key
 
@@ -135,6 +142,8 @@ class _Gathering:
         group = (problem.benchmark, problem.id, row.generator)
         self._check_numbering(row, group)
         sample = self._next_sample.get(group, 0) if row.sample is None else row.sample
+        if sample > LARGEST_SAMPLE:
+            raise fault(row.where, f"the number of the sample is above {LARGEST_SAMPLE}")
         trajectory = Trajectory(
             key=trajectory_key(
                 problem,

@@ -16,7 +16,10 @@ from divtok.errors import DataError
 from divtok.importers.imported import fault
 
 ZSTANDARD = 93
-LARGEST_MEMBER = 512 * 2**20
+LARGEST_MEMBER = 128 * 2**20
+# What all members may unpack to; logs shrink to a tenth or a thirtieth of their size.
+LARGEST_RATIO = 200
+ALWAYS_ALLOWED = 64 * 2**20
 
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = b"PK\x03\x04"
@@ -54,11 +57,31 @@ class ZipMembers:
             ) from error
 
     def __enter__(self) -> ZipMembers:
+        try:
+            self._check_sizes()
+        except DataError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._zip.close()
         self._file.close()
+
+    def _check_sizes(self) -> None:
+        """Refuse a file whose members could not all be in it, or would unpack to far too much."""
+        members, size = self._zip.infolist(), self.path.stat().st_size
+        unpacked = sum(i.file_size for i in members if i.file_size <= LARGEST_MEMBER)
+        if sum(i.compress_size for i in members if i.compress_size <= LARGEST_MEMBER) > size:
+            why = "its members overlap"
+        elif unpacked > ALWAYS_ALLOWED + LARGEST_RATIO * size:
+            why = f"its {size} bytes would unpack to {unpacked}, over {LARGEST_RATIO} times as many"
+        else:
+            return
+        raise DataError(
+            f"{self.path} is no honest zip file: {why}.",
+            next_step="Check where the file comes from.",
+        )
 
     def names(self) -> list[str]:
         """Each name once, in the order of the directory; of equal ones the last entry counts."""

@@ -104,8 +104,8 @@ def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[UsageError]:
             f"The run {named.name} needs trajectories of {_generator(named)}, which is served "
             "through an API.",
             next_step="Give its address (generate.api.base_url=URL), its name there "
-            f"(served_names.{_generator(named)}=NAME) and its key (in the environment variable "
-            f"{named.config.generate.api.key_variable}). --plan shows what the run takes.",
+            f"(served_names.{_generator(named)}=NAME) and its key (DIVTOK_KEYS=HOST=VARIABLE in "
+            "the environment). --plan shows what the run takes.",
         )
         for named in runs
         if _is_served(named)

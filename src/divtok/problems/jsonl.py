@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from divtok.errors import DataError
-from divtok.json_lines import json_object, read_bytes
+from divtok.json_lines import json_object, numbered_lines
 from divtok.problems.fields import Fields, problems_of
 from divtok.records import Problem
 
@@ -23,7 +23,6 @@ def read_problems(path: Path, *, benchmark: str, fields: Fields | None = None) -
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, json_object(line, where, next_step="Write one JSON object a line.")
+    for number, line in numbered_lines(path):
+        where = f"{path}, line {number}"
+        yield where, json_object(line, where, next_step="Write one JSON object a line.")

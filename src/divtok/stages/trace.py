@@ -141,6 +141,7 @@ class _Reading:
             q_served_name=config.served_names.get(q),
             top_k=section.top_k,
             form=section.form,
+            precision=section.precision,
         )
         return lambda batch: [Read(trace) for trace in pair.trace_batch(batch)]
 

@@ -13,7 +13,15 @@ from typing import Any
 
 from divtok.errors import DataError
 from divtok.importers.columns import check_named, value_at
-from divtok.importers.imported import Imported, checked_name, fault, gold_answer, shown
+from divtok.importers.imported import (
+    Imported,
+    checked_name,
+    checked_text,
+    choice_count,
+    fault,
+    gold_answer,
+    shown,
+)
 from divtok.importers.importer import (
     ImportOptions,
     Line,
@@ -26,8 +34,8 @@ from divtok.importers.importer import (
     object_in,
 )
 from divtok.importers.messages import Outcome, choice_outcome, failed, last_user_message
-from divtok.importers.zip_members import ZipMembers
-from divtok.json_lines import read_bytes
+from divtok.importers.zip_members import LARGEST_MEMBER, ZipMembers
+from divtok.json_lines import LARGEST_FILE, read_bytes
 
 _HEADER = "header.json"
 _START = "_journal/start.json"  # in place of the header in a log that was never finished
@@ -65,17 +73,22 @@ def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
                 f"{path} is not a log of Inspect: it has neither {_HEADER} nor {_START}.",
                 next_step="Check the path and --format.",
             )
-        header = _header(object_in(members.read(first), members.where(first)))
+        header = _header(_member(members, first), members.where(first))
 
         def sample(name: str, where: str) -> dict[str, Any]:
-            return _needed(object_in(members.read(name), where), where)
+            return _needed(_member(members, name), where)
 
         samples = [n for n in names if n.startswith(_SAMPLES) and n.endswith(".json")]
         return header, [line_at(members.where(name), sample, name) for name in samples]
 
 
+def _member(members: ZipMembers, name: str) -> dict[str, Any]:
+    return object_in(members.read(name), members.where(name), largest=LARGEST_MEMBER)
+
+
 def _from_json(path: Path) -> tuple[_Header, list[Line]]:
-    log = object_in(read_bytes(path), str(path))
+    convert = "Convert it to the .eval form (inspect log convert), which is read bit by bit."
+    log = object_in(read_bytes(path, next_step=convert), str(path), largest=LARGEST_FILE)
     samples = log.get("samples")
     if not isinstance(samples, list):
         raise DataError(
@@ -83,16 +96,23 @@ def _from_json(path: Path) -> tuple[_Header, list[Line]]:
             next_step="Check the path and --format.",
         )
     numbered = enumerate(samples, start=1)
-    return _header(log), [line_at(f"{path}, sample {n}", _needed, sample) for n, sample in numbered]
+    return _header(log, str(path)), [
+        line_at(f"{path}, sample {n}", _needed, sample) for n, sample in numbered
+    ]
 
 
-def _header(log: dict[str, Any]) -> _Header:
+def _header(log: dict[str, Any], where: str) -> _Header:
     names = [value_at(log, column) for column in ("eval.model", "eval.task")]
-    model, task = [name if isinstance(name, str) and name.strip() else None for name in names]
+    model, task = [
+        checked_text(name, "model or task", where)
+        if isinstance(name, str) and name.strip()
+        else None
+        for name in names
+    ]
     choices = value_at(log, "plan.config.num_choices")
     if not isinstance(choices, int):
         choices = value_at(log, "eval.model_generate_config.num_choices")
-    return _Header(model, task, choices if isinstance(choices, int) and choices > 0 else 1)
+    return _Header(model, task, choice_count(choices, "num_choices", where))
 
 
 def _needed(sample: Any, where: str) -> dict[str, Any]:
@@ -101,25 +121,35 @@ def _needed(sample: Any, where: str) -> dict[str, Any]:
         raise fault(where, "not a JSON object", "Check the file.")
     kept = {name: sample[name] for name in _KEPT if name in sample}
     attachments = sample.get("attachments")
-    try:
-        return _resolved(kept, attachments if isinstance(attachments, dict) else {}, where)
-    except RecursionError as error:
-        aside = "Set such members aside with --skip-bad."
-        raise fault(where, "nested too deeply", aside) from error
+    return _Attachments(attachments if isinstance(attachments, dict) else {}, where).put(kept)
 
 
-def _resolved(value: Any, attachments: dict[str, Any], where: str) -> Any:
-    if isinstance(value, dict):
-        return {name: _resolved(child, attachments, where) for name, child in value.items()}
-    if isinstance(value, list):
-        return [_resolved(child, attachments, where) for child in value]
-    if isinstance(value, str) and value.startswith(_ATTACHMENT):
-        name = value.removeprefix(_ATTACHMENT)
-        if name not in attachments:
+@dataclass(slots=True)
+class _Attachments:
+    """The long texts of a sample, put where it refers to them."""
+
+    texts: dict[str, Any]
+    where: str
+    put_so_far: int = 0  # characters: one text can be referred to any number of times
+
+    def put(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self.put(child) for name, child in value.items()}
+        if isinstance(value, list):
+            return [self.put(child) for child in value]
+        if isinstance(value, str) and value.startswith(_ATTACHMENT):
+            return self._text(value.removeprefix(_ATTACHMENT))
+        return value
+
+    def _text(self, name: str) -> Any:
+        if name not in self.texts:
             again = "Write the log again, or set such members aside with --skip-bad."
-            raise fault(where, f"the attachment '{shown(name)}' is not there", again)
-        return attachments[name]
-    return value
+            raise fault(self.where, f"the attachment '{shown(name)}' is not there", again)
+        text = self.texts[name]
+        self.put_so_far += len(text) if isinstance(text, str) else 0
+        if self.put_so_far > LARGEST_MEMBER:
+            raise fault(self.where, f"its attachments make more than {LARGEST_MEMBER} characters")
+        return text
 
 
 def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterator[Imported]:

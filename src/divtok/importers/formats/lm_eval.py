@@ -33,7 +33,7 @@ from divtok.importers.importer import (
     json_lines,
     object_in,
 )
-from divtok.json_lines import read_bytes
+from divtok.json_lines import LARGEST_FILE, read_bytes
 
 _FILE_NAME = re.compile(
     r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(\.\d+)?)\.jsonl"
@@ -115,7 +115,8 @@ def _model_name(path: Path, date: str) -> str | None:
     beside = sorted(file for file in path.parent.glob("*.json") if file.stem.endswith(f"_{date}"))
     names: dict[str, Path] = {}
     for file in beside:
-        name = object_in(read_bytes(file), str(file)).get("model_name")
+        data = read_bytes(file, next_step="Take it away and name the model with --generator NAME.")
+        name = object_in(data, str(file), largest=LARGEST_FILE).get("model_name")
         if isinstance(name, str) and name.strip():
             names[checked_text(name, "model_name", str(file))] = file
     if len(names) > 1:

@@ -15,7 +15,14 @@ from typing import Any
 from divtok.endpoints.chat_text import finish_reason_of, with_reasoning
 from divtok.errors import DataError, UsageError
 from divtok.importers.columns import several_ids, value_at
-from divtok.importers.imported import Imported, checked_name, checked_text, fault, shown
+from divtok.importers.imported import (
+    Imported,
+    checked_name,
+    checked_text,
+    choice_count,
+    fault,
+    shown,
+)
 from divtok.importers.importer import (
     NEXT_STEP,
     ImportOptions,
@@ -106,12 +113,12 @@ def _read_requests(path: Path) -> dict[str, _Request]:
         body = row.get("body")
         body = body if isinstance(body, dict) else {}
         asked = next((body[n] for n in ("messages", "prompt", "input") if n in body), None)
-        model, choices = body.get("model"), body.get("n")
+        model = body.get("model")
         requests[identity] = _Request(
             where,
             checked_name(last_user_message(asked, where), "question", where),
             None if model is None else checked_name(model, "model", where),
-            choices if isinstance(choices, int) and choices > 0 else 1,
+            choice_count(body.get("n"), "n", where),
         )
     return requests
 
@@ -155,7 +162,7 @@ def _outcomes(line: Line, expected: int) -> list[tuple[int, Outcome]]:
         message = next((text for text in messages if isinstance(text, str) and text), None)
         if not isinstance(status, int) and message is None:
             raise _no_response(line.where)
-        outcome = failed(message, f"the request failed with status {status}")
+        outcome = failed(message, shown(f"the request failed with status {status}"))
         return [(index, outcome) for index in range(expected)]
     if not isinstance(body, dict):
         raise _no_response(line.where)

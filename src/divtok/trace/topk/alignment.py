@@ -9,7 +9,7 @@ the noise of half-precision models in changing batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -23,7 +23,7 @@ from divtok.errors import ServerError
 from divtok.protocols.encode import plain_prompt_ids
 from divtok.trace.topk.answers import Place, known_of
 from divtok.trace.topk.asking import Asker, value_of
-from divtok.trace.topk.known import FLOAT32, Rounding, unsound
+from divtok.trace.topk.known import FLOAT32, LARGEST_SIZE, Flags, Rounding, unsound
 
 TOLERANCE = 0.05  # of probability, by which two answers about one place may differ
 _CLEAR = 0.3  # by which neighbouring places must differ to be told apart
@@ -31,7 +31,11 @@ _CUTS, _FEWEST_CUTS = 6, 3
 _LONGEST = 96
 _ENOUGH = 20  # likely tokens to tell places apart by
 _BITS = (8, 11)  # significant ones of bfloat16 and float16
-_MOST_DECIMALS = 7
+_FLOAT32_BITS = 24
+# Finer ones are lost in what float32 may be off.
+_DECIMALS = range(7)
+_DIGITS = range(1, 8)
+_LEAST_SIZE = 1e-30  # of a log-prob that is not 0 to any number type
 
 _TEXT = (
     "Mira planted 12 roses and 30 tulips behind the old mill. After the storm 7 of them were "
@@ -40,10 +44,12 @@ _TEXT = (
 )
 
 
-async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) -> Rounding:
+async def check_alignment(
+    client: ServerClient, asker: Asker, tokenizer: Any, *, stated: Rounding | None = None
+) -> Rounding:
     """Refuse a server whose log-probs are shifted, unsteady or not to be understood.
 
-    Returns how exact its log-probs are.
+    Returns how exact its log-probs are: as `stated`, or else as they look.
     """
     ids = plain_prompt_ids(tokenizer, _TEXT)[:_LONGEST]
     asker = replace(asker, top_k=min(asker.top_k, _ENOUGH))
@@ -67,7 +73,7 @@ async def check_alignment(client: ServerClient, asker: Asker, tokenizer: Any) ->
     behind = [await asker.next_place(client, ids[: cut + 1]) for cut in cuts]
     _check_shift(place, whole, dict(zip(cuts, behind, strict=True)))
     _check_own(place, whole)
-    rounding = rounding_of_places(whole)
+    rounding = stated or rounding_of_places(whole)
     try:
         known, _ = known_of(whole, rounding)
     except Unusable as error:
@@ -147,23 +153,56 @@ def rounding_of_places(places: Sequence[Place]) -> Rounding:
 
 
 def rounding_of(logprobs: FloatArray64) -> Rounding:
-    """The coarsest grid on which all the given log-probs lie.
+    """What may have been lost of log-probs that were written as the given ones were.
 
-    That of bfloat16 or float16, or of so many decimals; float32 where they lie on none of these,
-    and where there are none to tell it from.
+    The coarsest that fits: a number of decimals or of significant digits, bfloat16 or float16, one
+    on top of the other too; float32 where none of these fits, and where there is nothing to tell it
+    from. Numbers that are rounded look like numbers that are cut off, so a whole step of the grid
+    counts, not half of one.
     """
-    values = logprobs[np.isfinite(logprobs) & (logprobs != 0)]
+    sizes = np.abs(logprobs)
+    values = sizes[(sizes > _LEAST_SIZE) & (sizes < LARGEST_SIZE)]
     if not len(values):
         return FLOAT32
-    fractions, _ = np.frexp(values)
-    for bits in _BITS:
-        if (np.ldexp(fractions, bits) % 1 == 0).all():
-            return Rounding(FLOAT32.relative + 2.0**-bits, FLOAT32.absolute)
-    for decimals in range(_MOST_DECIMALS):
-        scaled = values * 10.0**decimals
-        if np.allclose(scaled, np.round(scaled), rtol=1e-12, atol=1e-6):
-            return Rounding(FLOAT32.relative, FLOAT32.absolute + 0.5 * 10.0**-decimals)
-    return FLOAT32
+    bits = _first(_BITS, lambda n: _misses(values, _bit_steps(values, n)) == 0)
+    # What writing a decimal number as a binary one, or working it out with such, may add.
+    noise = values * 2.0 ** (1 - (bits or _FLOAT32_BITS))
+    decimals = _first(_DECIMALS, lambda n: _misses(values, 10.0**-n) <= noise)
+    digits = _first(_DIGITS, lambda n: _misses(values, _digit_steps(values, n)) <= noise)
+    if digits is not None and (_digit_steps(values, digits) <= 2 * noise).all():
+        digits = None  # any number fits
+    places = 1 + int(_magnitudes(values).max())  # before the decimal point
+    if decimals is not None and digits is not None and digits >= decimals + places:
+        digits = None  # said by the decimals already
+    absolute = 0.0 if decimals is None else 10.0**-decimals
+    relative = 0.0 if digits is None else 10.0 ** (1 - digits)
+    if bits is None and absolute + relative > 0:
+        blur = absolute + relative * values
+        bits = _first(_BITS, lambda n: _misses(values, _bit_steps(values, n)) <= blur)
+    relative += 0.0 if bits is None else 2.0 ** (1 - bits)
+    return Rounding(FLOAT32.relative + relative, FLOAT32.absolute + absolute)
+
+
+def _first(counts: Iterable[int], fits: Callable[[int], Flags]) -> int | None:
+    return next((n for n in counts if fits(n).all()), None)
+
+
+def _misses(values: FloatArray64, steps: FloatArray64 | float) -> FloatArray64:
+    """How far each value is from the nearest point of its grid."""
+    return np.abs(values - np.round(values / steps) * steps)
+
+
+def _bit_steps(values: FloatArray64, bits: int) -> FloatArray64:
+    _, exponents = np.frexp(values)
+    return np.ldexp(1.0, exponents - bits)
+
+
+def _digit_steps(values: FloatArray64, digits: int) -> FloatArray64:
+    return 10.0 ** (_magnitudes(values) + 1 - digits)
+
+
+def _magnitudes(values: FloatArray64) -> FloatArray64:
+    return np.floor(np.log10(values))
 
 
 def _probability(logprob: float) -> float:

@@ -9,6 +9,7 @@ how a server is asked.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,11 @@ from divtok.divergences.arithmetic import FloatArray64
 from divtok.endpoints.client import Unusable
 from divtok.models.load import Tokenizer
 from divtok.trace.topk.known import Known, Rounding
+
+LARGEST_ID = 2**31 - 1
+# Numbers of one answer's table: more than the largest answer holds, unless one of its lists is far
+# longer than all others.
+_MOST_NUMBERS = 2**24
 
 _BY_ID = "token_id:"
 _INCOMPLETE = "\ufffd"  # what a token decodes to that is only a part of a character
@@ -82,9 +88,11 @@ class TokenNames:
 
     def by_number(self, number: str) -> int:
         """An id written in digits; `Unusable` where it is none of the model's."""
-        if not (number.isascii() and number.isdigit()) or len(number) > 18:
+        if not (number.isascii() and number.isdigit()) or len(number) > len(str(LARGEST_ID)):
             raise Unusable(f"'{number[:40]}' is not a token id")
         token = int(number)
+        if token > LARGEST_ID:
+            raise Unusable(f"token id {token} is larger than any vocabulary")
         if self.width is not None and token >= self.width:
             raise Unusable(f"token id {token} lies outside the vocabulary of {self.width}")
         return token
@@ -105,7 +113,8 @@ def has_prompt_logprobs(answer: Any) -> bool:
 def has_echo(answer: Any, sent: Sequence[int]) -> bool:
     """Whether the log-probs reach back over the prompt."""
     found = choice_of(answer).get("logprobs")
-    return isinstance(found, dict) and len(found.get("tokens") or ()) >= len(sent)
+    tokens = found.get("tokens") if isinstance(found, dict) else None
+    return isinstance(tokens, list) and len(tokens) >= len(sent)
 
 
 def read_prompt_logprobs(
@@ -162,6 +171,8 @@ def known_of(places: Sequence[Place], rounding: Rounding) -> tuple[Known, FloatA
     rounding explains.
     """
     width = max((len(place.logprobs) for place in places), default=0) + 1
+    if len(places) * width > _MOST_NUMBERS:
+        raise Unusable(f"a list of {width - 1} log-probs, where {len(places)} positions are scored")
     ids = np.full((len(places), width), -1, dtype=np.int64)
     logprobs = np.full((len(places), width), -np.inf)
     own = np.empty(len(places))
@@ -239,9 +250,18 @@ def _at(entries: Sequence[Any], index: int) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unusable(f"a log-prob is {value!r}")
-    return float(value)
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        pass
+    raise Unusable(f"a log-prob is {reprlib.repr(value)}")
+
+
+def _add(logprobs: dict[int, float], token: int, logprob: float) -> None:
+    if token in logprobs:
+        raise Unusable(f"token {token} is listed twice at one position")
+    logprobs[token] = logprob
 
 
 def _numbered_place(entry: Mapping[str, Any], token: int, names: TokenNames) -> Place:
@@ -249,9 +269,9 @@ def _numbered_place(entry: Mapping[str, Any], token: int, names: TokenNames) -> 
     for key, value in entry.items():
         if not isinstance(value, dict):
             raise Unusable(f"the entry of token {key} is not an object")
-        logprobs[names.by_number(key)] = _number(value.get("logprob"))
+        _add(logprobs, names.by_number(key), _number(value.get("logprob")))
     rank = (entry.get(str(token)) or {}).get("rank")
-    ranked = isinstance(rank, int) and 1 <= rank <= len(entry)
+    ranked = type(rank) is int and 1 <= rank <= len(entry)
     return Place(logprobs, token, logprobs.get(token), ranked=ranked)
 
 
@@ -265,5 +285,5 @@ def _named_place(
         if named is None:
             complete = False
             continue
-        logprobs[named] = _number(value)
+        _add(logprobs, named, _number(value))
     return Place(logprobs, token, None if own is None else _number(own), complete=complete)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.divergences.arithmetic import FloatArray64
+from divtok.errors import UsageError
 
 Flags = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
@@ -20,6 +21,9 @@ NORMALISATION = 1e-3
 
 # For each token that is summed up. Sums in float32 over 152,000 were seen to be off by 1e-4.
 _SUM_ERROR = 1e-9
+
+# Of log-probs that have any mass: exp of a smaller one is 0. Beyond it no error is to be reckoned.
+LARGEST_SIZE = 600.0
 
 _LEAST_KEPT = 1e-6  # of a distribution that is cut: of one with less nothing is known
 
@@ -42,6 +46,26 @@ class Rounding:
 
 # A log-softmax in float32 of logits of usual size.
 FLOAT32 = Rounding(relative=2.0**-22, absolute=4e-6)
+
+_BITS_OF = {"float32": None, "float16": 11, "bfloat16": 8}  # significant ones, where they are few
+
+
+def stated_rounding(precision: str | float) -> Rounding | None:
+    """What the user says of a server's log-probs; None where it is to be found out ("auto").
+
+    A number type that they are rounded to, or the most nats by which writing them makes them wrong.
+    """
+    if precision == "auto":
+        return None
+    if isinstance(precision, str) and precision in _BITS_OF:
+        bits = _BITS_OF[precision]
+        return Rounding(FLOAT32.relative + (2.0**-bits if bits else 0.0), FLOAT32.absolute)
+    if isinstance(precision, str) or not 0 < precision <= 1:
+        raise UsageError(
+            f"The precision of a server's log-probs is {precision!r}.",
+            next_step=f"Give auto, {', '.join(_BITS_OF)}, or nats: a number above 0, up to 1.",
+        )
+    return Rounding(FLOAT32.relative, FLOAT32.absolute + precision)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +131,7 @@ def masses_of(known: Known, rounding: Rounding) -> Masses:
     """Probabilities and their errors."""
     logprobs = np.where(known.ids >= 0, known.logprobs, -np.inf)
     mass = np.exp(logprobs)
-    size = np.abs(np.where(np.isfinite(logprobs), logprobs, 0.0))
+    size = np.minimum(np.abs(np.where(np.isfinite(logprobs), logprobs, 0.0)), LARGEST_SIZE)
     error = rounding.absolute + rounding.relative * size
     # More mass than there is proves an error of that size; twice as much is then allowed for.
     excess = np.log(np.maximum(mass.sum(axis=1), 1.0))

@@ -28,7 +28,7 @@ from divtok.models.load import (
 from divtok.trace.topk.alignment import check_alignment
 from divtok.trace.topk.answers import TokenNames
 from divtok.trace.topk.asking import TRY_LATER, WRITTEN_TOKENS, Asker, Form, with_client
-from divtok.trace.topk.known import Rounding
+from divtok.trace.topk.known import Rounding, stated_rounding
 
 FormChoice = Literal["auto", "prompt_logprobs", "echo"]
 
@@ -74,12 +74,13 @@ def load_server_model(
     served_name: str | None = None,
     top_k: int = 20,
     form: FormChoice = "auto",
+    precision: str | float = "auto",
 ) -> ServerModel:
     """Find the model on its server and check the server; ServerError where it is not to be trusted.
 
     `tokenizer` is a tokenizer or a ref to one; without it, `name` is the ref. From a ref the
     model's config is read too, if it is there. The server is asked for `served_name`; without it,
-    for `name`.
+    for `name`. For `precision` see `stated_rounding`.
     """
     if top_k < 1:
         raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
@@ -87,11 +88,12 @@ def load_server_model(
         raise UsageError(f"Unknown form '{form}'.", next_step=did_you_mean(form, _FORMS))
     tokenizer, width, end_ids = _read_local(name if tokenizer is None else tokenizer, revision)
     names = TokenNames(tokenizer, width)
+    stated = stated_rounding(precision)
 
     async def connect(client: ServerClient) -> ServerModel:
         model, limit = _pick(name, served_name, await client.get("models"), client)
         askers = [Asker(model, names, kind, top_k) for kind in _FORMS[form]]
-        asker, rounding = await _first_that_answers(client, askers, tokenizer)
+        asker, rounding = await _first_that_answers(client, askers, tokenizer, stated)
         return ServerModel(
             name=name,
             settings=settings,
@@ -108,7 +110,7 @@ def load_server_model(
 
 
 async def _first_that_answers(
-    client: ServerClient, askers: list[Asker], tokenizer: Any
+    client: ServerClient, askers: list[Asker], tokenizer: Any, stated: Rounding | None
 ) -> tuple[Asker, Rounding]:
     """The first form that the server knows, with the precision of its log-probs.
 
@@ -128,7 +130,7 @@ async def _first_that_answers(
             continue
         answered = True
         if known:
-            return asker, await check_alignment(client, asker, tokenizer)
+            return asker, await check_alignment(client, asker, tokenizer, stated=stated)
         refusals.append(f"{asker.form}: the answer has no log-probs of the prompt")
     raise ServerError(
         f"The server {client.settings.base_url} gives no log-probs of prompts "
@@ -159,7 +161,7 @@ def _pick(
             next_step=f"Say which it is: served_names.{name}=NAME, or name another server for it.",
         )
     limit = listed[picked].get("max_model_len")
-    return picked, limit if isinstance(limit, int) and limit > 0 else None
+    return picked, limit if type(limit) is int and limit > 0 else None
 
 
 def _read_local(tokenizer: Any, revision: str | None) -> tuple[Any, int | None, frozenset[int]]:

@@ -19,9 +19,9 @@ from divtok.divergences.arithmetic import FloatArray64
 from divtok.endpoints.client import Posted, ServerClient
 from divtok.endpoints.many import for_each
 from divtok.endpoints.settings import ServerSettings
-from divtok.errors import UsageError
+from divtok.errors import DataError, UsageError
 from divtok.packed.packs import Ids
-from divtok.records import Trace, Trajectory
+from divtok.records import FloatArray, Trace, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import Row, check_ids, plain_ids, row_of, unreadable
 from divtok.trace.pair import check_vocabularies
@@ -123,7 +123,10 @@ class ServerPair:
                 return trace_without_numbers(row, *names, "nonfinite", reason)
             told.append(posted.value)
         end_ids = self.p.end_ids | self.q.end_ids
-        numbers = self._numbers(row, *told)
+        try:
+            numbers = self._numbers(row, *told)
+        except DataError as error:  # log-probs that no check has met so far: this row's alone
+            return trace_without_numbers(row, *names, "failed", error.what)
         return trace_of(row, *names, tokenizer=self.p.tokenizer, end_ids=end_ids, **numbers)
 
     def _numbers(self, row: Row, from_p: Told, from_q: Told) -> dict[str, Any]:
@@ -149,9 +152,8 @@ class ServerPair:
         low, high = outward(*found)
         unknown = ("entropy_p", "entropy_q", "kl_pq", "kl_qp")
         columns = {
-            # Checked before: above 0 only by as much as the servers round.
-            "logprob_p": np.minimum(own_p, 0.0).astype(np.float32),
-            "logprob_q": np.minimum(own_q, 0.0).astype(np.float32),
+            "logprob_p": _at_most_0(own_p),
+            "logprob_q": _at_most_0(own_q),
             "jsd_bits": ((low.astype(np.float64) + high) / 2).astype(np.float32),
             **{name: np.full(len(low), np.nan, dtype=np.float32) for name in unknown},
         }
@@ -199,6 +201,7 @@ def load_server_pair(
     q_served_name: str | None = None,
     top_k: int = 20,
     form: FormChoice = "auto",
+    precision: str | float = "auto",
 ) -> ServerPair:
     """Find p and q on their servers and check both; see `load_server_model` for what is asked.
 
@@ -215,6 +218,7 @@ def load_server_pair(
             served_name=served_name,
             top_k=top_k,
             form=form,
+            precision=precision,
         )
         for name, server, tokenizer, revision, served_name in (
             (p, p_server, p_tokenizer, p_revision, p_served_name),
@@ -229,6 +233,12 @@ def load_server_pair(
             next_step="Name another server or another model for one of them.",
         )
     return ServerPair(*models)
+
+
+def _at_most_0(logprobs: FloatArray64) -> FloatArray:
+    """Checked before: they are above 0 only by as much as a server rounds."""
+    with np.errstate(over="ignore"):  # -1e300 is -inf in float32
+        return np.minimum(logprobs, 0.0).astype(np.float32)
 
 
 def _dropped(model: ServerModel, other: ServerModel) -> float:
