@@ -35,7 +35,7 @@ _FLOAT32_BITS = 24
 # Finer ones are lost in what float32 may be off.
 _DECIMALS = range(7)
 _DIGITS = range(1, 8)
-_LEAST_SIZE = 1e-30  # of a log-prob that is not 0 to any number type
+_LEAST_SIZE = 1e-30  # of a log-prob that is not 0 in any dtype
 
 _TEXT = (
     "Mira planted 12 roses and 30 tulips behind the old mill. After the storm 7 of them were "

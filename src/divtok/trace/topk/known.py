@@ -53,7 +53,7 @@ _BITS_OF = {"float32": None, "float16": 11, "bfloat16": 8}  # significant ones, 
 def stated_rounding(precision: str | float) -> Rounding | None:
     """What the user says of a server's log-probs; None where it is to be found out ("auto").
 
-    A number type that they are rounded to, or the most nats by which writing them makes them wrong.
+    A dtype that they are rounded to, or the most nats by which writing them makes them wrong.
     """
     if precision == "auto":
         return None
