@@ -1,7 +1,7 @@
 """Servers that write log-probs with fewer digits than they have, each in its own way.
 
 A writer takes exact log-probs and gives what a server would send: rounded or cut off after some
-decimals, after some significant digits, or to a shorter number type, also one after the other.
+decimals, after some significant digits, or to a shorter dtype, also one after the other.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class TopKSection(CallsSection):
 
     top_k: Positive = 20  # log-probs to ask for at each token
     form: Form = "auto"  # how a server is asked for them
-    # How exactly it writes them: a number type, or the most nats they may be off.
+    # How exactly it writes them: a dtype, or the most nats they may be off.
     precision: Annotated[str | float, AfterValidator(_stated_precision)] = "auto"
 
 
