@@ -20,7 +20,7 @@ from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
 from divtok.report.render import RENDERERS, shown
 from divtok.report.tables import ReportTable, rank_marks
-from divtok.report.text import visible
+from divtok.screen import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
 _ON_SCREEN = 96 * 1.35  # pixels an inch of print; screens are read from further away
