@@ -22,6 +22,15 @@ _SIGNS = str.maketrans(
         "≥": r"\ge ",
         "≠": r"\ne ",
         "∪": r"\cup ",
+        "∩": r"\cap ",
+        "∅": r"\emptyset ",
+        "∈": r"\in ",
+        "∠": r"\angle ",
+        "≈": r"\approx ",
+        "⌊": r"\lfloor ",
+        "⌋": r"\rfloor ",
+        "⌈": r"\lceil ",
+        "⌉": r"\rceil ",
         "²": "^2",
         "³": "^3",
         "√": r"\sqrt ",
@@ -67,6 +76,7 @@ def normalize(text: str) -> str:
     text = _SIZES.sub("", text)
     text = _THIN_SPACE.sub("", text)
     text = _LOOSE_SPACE.sub(" ", text).replace("{,}", ",")
+    text = text.replace(r"\varnothing", r"\emptyset")
     text = _FRACTIONS.sub(r"\\frac", text)
     text = _FONTS.sub(r"\\text", text)
     text = _ONE_LETTER_TEXT.sub(r"\1", text)

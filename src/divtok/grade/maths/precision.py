@@ -50,6 +50,25 @@ def agree(gold_readings: list[Any], answer_readings: list[Any]) -> bool:
     return _agree(gold_readings[0], answer_readings[0])
 
 
+def agree_as_complex(gold_readings: list[Any], answer_readings: list[Any]) -> bool:
+    """Whether two answers with the letter i are equal where it stands for the imaginary unit."""
+    if not gold_readings or not answer_readings:
+        return False
+    sides = [gold_readings[0], answer_readings[0]]
+    if not all(isinstance(side, sympy.Expr) for side in sides):
+        return False
+    if not any(_letter_i(side) for side in sides):
+        return False
+    values = [_value(side.subs(dict.fromkeys(_letter_i(side), sympy.I))) for side in sides]
+    if None in values:
+        return False
+    return abs(values[0] - values[1]) <= EXACT_TOLERANCE * max(abs(values[0]), abs(values[1]))
+
+
+def _letter_i(expression: Any) -> list[Any]:
+    return [symbol for symbol in expression.free_symbols if symbol.name == "i"]
+
+
 def _agree(gold: Any, answer: Any) -> bool:
     left, right = _parts(gold), _parts(answer)
     if left is not None and right is not None:
