@@ -22,10 +22,10 @@ Exit codes: 0 done; 1 an error; 2 wrong usage or configuration; 3 finished, but 
 4 nothing could be scored; 130 and 143 interrupted, with everything finished so far kept. Progress
 goes to standard error, results to standard output.
 
-Every error is one line. `divtok --debug VERB ...`, or DIVTOK_DEBUG=1, shows its traceback before it.
+Every error is one line. `divtok --debug VERB ...`, or DIVTOK_DEBUG=1, shows its traceback, too.
 
-Names, answers and messages of others are printed with symbols in place of control characters. JSON is
-ASCII; a number that is not finite is null, and `nonfinite` of the same object says where.
+Names, answers and messages of others are printed with symbols in place of control characters. JSON
+is ASCII; a number that is not finite is null, and `nonfinite` of the same object says where.
 """
 
 

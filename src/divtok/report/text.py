@@ -17,7 +17,8 @@ _LATEX = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
-_FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\n")
+# The wide forms act alike in spreadsheets of some languages.
+_FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _LONGEST_SLUG = 80
 
 
