@@ -128,6 +128,13 @@ def test_an_unknown_exception_is_one_line(divtok: Command, monkeypatch: pytest.M
         assert told.err.splitlines()[-1] == said.error_line
 
 
+def test_a_message_of_others_adds_no_line(divtok: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ServerError("It says: no\ndivtok: all is well\x85or\u2028not.", next_step="Wait.")
+    monkeypatch.setattr("divtok.cli.ls._rows", raising(error))
+    said = divtok("ls", "engines")
+    assert said.error_line == "divtok: It says: no divtok: all is well or not. Wait."
+
+
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "a"), MemoryError()])
 def test_what_the_machine_refuses_is_no_defect(
     error: Exception, divtok: Command, monkeypatch: pytest.MonkeyPatch

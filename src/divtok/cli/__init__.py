@@ -65,7 +65,7 @@ def _ended(error: Exception) -> int:
     import typer
 
     if isinstance(error, DivtokError):
-        put_error(f"divtok: {error}")
+        put_error(f"divtok: {_one_line(error)}")
         return error.exit_code
     if isinstance(error, typer.Abort):
         put_error("divtok: stopped.")
@@ -82,18 +82,23 @@ def _ended(error: Exception) -> int:
         )
     elif isinstance(error, OSError):
         where = "" if error.filename is None else f"{error.filename}: "
-        put_error(f"divtok: {where}{_one_line(error.strerror or error)}. {_DEBUG} shows where.")
+        put_error(f"divtok: {where}{_short(error.strerror or error)}. {_DEBUG} shows where.")
     else:
         put_error(
-            f"divtok: {type(error).__name__}: {_one_line(error)}. This is a defect of divtok. "
+            f"divtok: {type(error).__name__}: {_short(error)}. This is a defect of divtok. "
             f"{_DEBUG} shows where; please report it."
         )
     return EXIT_ERROR
 
 
 def _one_line(text: object) -> str:
-    words = " ".join(str(text).split()).rstrip(".")
-    return words if len(words) <= _LONGEST_TEXT else words[:_LONGEST_TEXT] + "…"
+    """A message may quote a server's or a file's text, which could pass for lines of divtok's."""
+    return " ".join(line.strip() for line in str(text).splitlines())
+
+
+def _short(text: object) -> str:
+    line = _one_line(text).rstrip(".")
+    return line if len(line) <= _LONGEST_TEXT else line[:_LONGEST_TEXT] + "…"
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -92,7 +92,7 @@ def paper(
     say(f"page: {page.path}")
     failed = [reason for store in stores for reason in failed_rows(store).reasons]
     if failed:
-        say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
+        say(f"{len(failed)} rows could not be made; the first: {visible(failed[0])}")
         raise typer.Exit(EXIT_PARTIAL)
 
 

@@ -53,5 +53,6 @@ def leave_if_failed(store: Run) -> None:
     failed = failed_rows(store)
     if failed.reasons:
         hint = " The same command with --retry-failed tries them again." if failed.again else ""
-        say(f"{len(failed.reasons)} rows could not be made; the first: {failed.reasons[0]}.{hint}")
+        first = visible(failed.reasons[0])
+        say(f"{len(failed.reasons)} rows could not be made; the first: {first}.{hint}")
         raise typer.Exit(EXIT_PARTIAL)
