@@ -48,6 +48,8 @@ def test_another_answer_is_still_incorrect(answer: str) -> None:
         (r"\emptyset", r"\varnothing"),
         (r"\emptyset", "∅"),
         ("2", "⌊2.5⌋"),
+        ("7", r"\boldsymbol{7}"),
+        ("7", r"7 \blacksquare"),
         (r"3 \pmod{4}", r"3 \pmod 4"),
         (r"1, 2, \ldots", r"1,2,\ldots"),
         ("4", "f(2) = 4"),

@@ -18,6 +18,8 @@ from divtok.grade.maths.numbers import RELATIVE_TOLERANCE
 EXACT_TOLERANCE = 1e-12
 WORKING_DIGITS = 30
 MAX_EXPONENT_BITS = 1000
+# Kept as they are written until they are asked for a value.
+UNDONE = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative)
 # What sympy raises for expressions that have no value it could compute.
 NO_VALUE = (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError)
 
@@ -60,9 +62,20 @@ def agree_as_complex(gold_readings: list[Any], answer_readings: list[Any]) -> bo
     if not any(_letter_i(side) for side in sides):
         return False
     values = [_value(side.subs(dict.fromkeys(_letter_i(side), sympy.I))) for side in sides]
-    if None in values:
-        return False
-    return abs(values[0] - values[1]) <= EXACT_TOLERANCE * max(abs(values[0]), abs(values[1]))
+    return None not in values and _alike(values[0], values[1], EXACT_TOLERANCE)
+
+
+def agree_when_done(gold_readings: list[Any], answer_readings: list[Any]) -> bool | None:
+    """Whether two answers with sums, integrals or limits in them have the same value; None where
+    they have none that can be worked out."""
+    sides = [*gold_readings[:1], *answer_readings[:1]]
+    if len(sides) < 2 or not all(isinstance(side, sympy.Expr) for side in sides):
+        return None
+    try:
+        values = [_value(side.doit()) for side in sides]
+    except NO_VALUE:
+        return None
+    return None if None in values else _alike(values[0], values[1], EXACT_TOLERANCE)
 
 
 def _letter_i(expression: Any) -> list[Any]:
@@ -85,7 +98,11 @@ def _agree(gold: Any, answer: Any) -> bool:
         return True
     rounded = gold.has(sympy.Float) or answer.has(sympy.Float)
     tolerance = float(RELATIVE_TOLERANCE) if rounded else EXACT_TOLERANCE
-    return abs(values[0] - values[1]) <= tolerance * max(abs(values[0]), abs(values[1]))
+    return _alike(values[0], values[1], tolerance)
+
+
+def _alike(gold: Any, answer: Any, tolerance: float) -> bool:
+    return bool(abs(gold - answer) <= tolerance * max(abs(gold), abs(answer)))
 
 
 def _parts(value: Any) -> list[Any] | None:

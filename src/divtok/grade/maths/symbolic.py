@@ -24,7 +24,7 @@ from sympy.core.sympify import SympifyError
 
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.maths.equivalence import prepare
-from divtok.grade.maths.precision import agree, agree_as_complex, bits
+from divtok.grade.maths.precision import UNDONE, agree, agree_as_complex, agree_when_done, bits
 from divtok.grade.maths.unread import different, says_no_value, unread
 from divtok.protocols.boxed import BOX_COMMAND
 
@@ -63,6 +63,12 @@ def compare(*, gold: str, answer: str) -> Judgement:
         return unread("gold")
     if not _is_read(answer, answer_readings):
         return unread("answer")
+    if any(isinstance(r, sympy.Basic) and r.has(*UNDONE) for r in gold_readings + answer_readings):
+        same = agree_when_done(gold_readings, answer_readings)
+        if same is None:
+            return undetermined("unread", "a sum, an integral or a limit could not be worked out")
+        if same:
+            return CORRECT
     if agree_as_complex(gold_readings, answer_readings):
         return undetermined("unread", "equal only where i is the imaginary unit")
     return INCORRECT

@@ -17,7 +17,11 @@ _UNREAD = {
     "a modulus": re.compile(rf"\\(?:[bp]?mod|pod){_END}|(?<![a-zA-Z\\])mod{_END}"),
     "dots": re.compile(rf"[\d),+*-]\s?(?:\.\.\.|…|\\[lcdv]?dots[bcimo]?{_END})"),
     "a bar over figures": re.compile(r"\\(?:overline|bar|dot)\s?\{[^{}\d+-]*+[\d+-]"),
-    "a power of ten written with e": re.compile(r"\de[+-]?\d"),
+    "a power of ten without a sign": re.compile(r"\de[+-]?\d|\d\s?[xX]\s?10\s?\^"),
+    "a command without a backslash": re.compile(r"(?<![a-zA-Z\\])(?:frac|sqrt|binom)\s?\{"),
+    "a number of choices": re.compile(
+        r"(?<![a-zA-Z])[ACP]\}?(?:_\{?\d+\}?\^\{?\d+\}?|\^\{?\d+\}?_\{?\d+\}?)"
+    ),
     "a double factorial": re.compile(r"!\s?!"),
     "a derivative written with a prime": re.compile(r"[)\]}]\s?'"),
     "a set by a condition": re.compile(r"\\\{[^{}:|]*+[:|][^{}]*+\}"),
