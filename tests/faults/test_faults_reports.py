@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -63,7 +64,8 @@ class Browser:
 
     def _ran(self, dialog: Any) -> None:
         self.seen.scripts += 1
-        dialog.dismiss()
+        with contextlib.suppress(Exception):  # the page may have gone on by itself
+            dialog.dismiss()
 
     def _asked(self, route: Any) -> None:
         url = route.request.url
