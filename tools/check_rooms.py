@@ -37,7 +37,7 @@ ORDER = """
     divergences
     section strict_yaml
     registry progress json_lines memory
-    records errors
+    records errors screen json_text
 """
 LEVEL = {
     room: level for level, line in enumerate(reversed(ORDER.split("\n"))) for room in line.split()

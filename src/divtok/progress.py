@@ -5,10 +5,11 @@ Standard output stays free for results.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+
+from divtok.screen import console, put_error, watched
 
 Advance = Callable[[int], None]
 
@@ -23,19 +24,18 @@ def track(description: str, *, total: int, done: int = 0) -> Generator[Advance]:
     if done >= total:
         yield lambda _: None
         return
-    reporter = _bar if sys.stderr.isatty() else _lines
+    reporter = _bar if watched() else _lines
     with reporter(description, total, done) as advance:
         yield advance
 
 
 def say(message: str) -> None:
     """One line on stderr."""
-    print(message, file=sys.stderr, flush=True)
+    put_error(message)
 
 
 @contextmanager
 def _bar(description: str, total: int, done: int) -> Generator[Advance]:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -46,15 +46,15 @@ def _bar(description: str, total: int, done: int) -> Generator[Advance]:
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("ETA"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=console(stderr=True)) as progress:
         task = progress.add_task(description, total=total, completed=done, rate="")
         began, made = time.monotonic(), 0
 

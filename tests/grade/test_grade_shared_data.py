@@ -11,7 +11,7 @@ from grade_samples import trajectory
 
 from divtok.grade import grade_answer, grade_trajectories
 from divtok.protocols.extract import extract_answer
-from divtok.records import Verdict
+from divtok.records import Verdict, reason_kind
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
@@ -68,9 +68,13 @@ def test_real_responses_are_graded_as_labelled(name: str, step: int) -> None:
     responses = rows(f"trajectories/{name}.jsonl")[::step]
     pairs = ((trajectory(row["id"], row["response"]), row["answer_gold"]) for row in responses)
     expected = {True: Verdict.CORRECT, False: Verdict.INCORRECT, None: Verdict.UNANSWERED}
-    different = {
-        row["id"]: grade.verdict
-        for row, grade in zip(responses, grade_trajectories(pairs, time_limit=20.0), strict=True)
-        if grade.verdict is not expected[row["correct_best"]]
-    }
-    assert set(different) <= KNOWN_ROW_DIFFERENCES
+    different: set[str] = set()
+    unread = 0
+    for row, grade in zip(responses, grade_trajectories(pairs, time_limit=20.0), strict=True):
+        # Labels call wrong what cannot be read; none that is right may be lost.
+        if row["correct_best"] is False and reason_kind(grade.reason) == "unread":
+            unread += 1
+        elif grade.verdict is not expected[row["correct_best"]]:
+            different.add(row["id"])
+    assert different <= KNOWN_ROW_DIFFERENCES
+    assert unread <= 0.02 * len(responses)

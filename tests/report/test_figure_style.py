@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from report_samples import HOSTILE
 
 from divtok.report.figure_style import fold, legend_of, look, new_figure, pieces, text_width
-from divtok.report.text import plot_text, visible
+from divtok.report.text import plot_text
+from divtok.screen import visible
 
 
 def test_series_differ_in_colour_and_marker():

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import HOSTILE
 
-from divtok.report.text import plot_text, slug, visible
+from divtok.report.text import plot_text, slug
+from divtok.screen import visible
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,31 @@
 """The command line: one thin function per verb, over the same functions as the Python API.
 
-Every error of divtok ends as one line on stderr and its exit code; a traceback means a bug.
+Every error ends as one line on stderr and an exit code; with --debug its traceback comes first.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
+import traceback
+from dataclasses import dataclass
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, cast
 
-from divtok.errors import DivtokError
+from divtok.errors import EXIT_ERROR, EXIT_OK, DivtokError
+from divtok.screen import prepare, put_error
+
+_LONGEST_TEXT = 500
+_DEBUG = "The same command as 'divtok --debug ...'"
+
+
+@dataclass
+class Asked:
+    """What was asked of the whole program, whatever the verb."""
+
+    debug: bool = False
 
 
 class _Stopped(BaseException):
@@ -28,23 +42,63 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)  # a shell's background job ignores it, and should
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A pipe of Windows has a code page: a sign that it lacks must not end the command.
-        sys.stdout.reconfigure(errors="replace")
+    prepare()
+    asked = Asked(debug=os.environ.get("DIVTOK_DEBUG", "0") not in ("", "0"))
     try:
         from divtok.cli.app import app
 
-        app(standalone_mode=True)
-    except DivtokError as error:
-        print(f"divtok: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        # Not typer's own way to end, which would print a wrong argument as it is.
+        sys.exit(app(standalone_mode=False, obj=asked) or EXIT_OK)
     except _Stopped as stopped:
-        print(
-            "divtok: stopped. What was finished is kept; the same command goes on from there.",
-            file=sys.stderr,
+        put_error(
+            "divtok: stopped. What was finished is kept; the same command goes on from there."
         )
         sys.exit(stopped.exit_code)
-    sys.exit(0)
+    except Exception as error:  # noqa: BLE001
+        if asked.debug:
+            put_error(traceback.format_exc())
+        sys.exit(_ended(error))
+
+
+def _ended(error: Exception) -> int:
+    """Say what happened, and give the exit code."""
+    import typer
+
+    if isinstance(error, DivtokError):
+        put_error(f"divtok: {_one_line(error)}")
+        return error.exit_code
+    if isinstance(error, typer.Abort):
+        put_error("divtok: stopped.")
+        return EXIT_ERROR
+    if isinstance(error, typer.BadParameter.__mro__[2]):  # typer has no name for usage errors
+        usage = cast(typer.BadParameter, error)
+        text = io.StringIO()
+        usage.show(file=text)
+        put_error(text.getvalue().rstrip("\n"))
+        return usage.exit_code
+    if isinstance(error, MemoryError):
+        put_error(
+            "divtok: There is not enough memory. Take smaller batches, or fewer rows at once."
+        )
+    elif isinstance(error, OSError):
+        where = "" if error.filename is None else f"{error.filename}: "
+        put_error(f"divtok: {where}{_short(error.strerror or error)}. {_DEBUG} shows where.")
+    else:
+        put_error(
+            f"divtok: {type(error).__name__}: {_short(error)}. This is a defect of divtok. "
+            f"{_DEBUG} shows where; please report it."
+        )
+    return EXIT_ERROR
+
+
+def _one_line(text: object) -> str:
+    """A message may quote a server's or a file's text, which could pass for lines of divtok's."""
+    return " ".join(line.strip() for line in str(text).splitlines())
+
+
+def _short(text: object) -> str:
+    line = _one_line(text).rstrip(".")
+    return line if len(line) <= _LONGEST_TEXT else line[:_LONGEST_TEXT] + "…"
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:

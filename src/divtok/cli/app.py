@@ -21,6 +21,7 @@ from divtok.cli.run import run
 from divtok.cli.score import score
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
+from divtok.screen import put
 
 app = typer.Typer(
     name="divtok",
@@ -52,10 +53,16 @@ app.command("check")(check)
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show where an error comes from; so does DIVTOK_DEBUG=1."
+    ),
 ) -> None:
+    if debug:
+        context.obj.debug = True
     if version:
         from importlib.metadata import version as installed
 
-        print(f"divtok {installed('divtok')}")
+        put(f"divtok {installed('divtok')}")
         raise typer.Exit

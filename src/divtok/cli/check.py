@@ -15,6 +15,7 @@ from divtok.models.load import DType
 from divtok.planning.amounts import duration, gigabytes, operations, rate
 from divtok.planning.speed import EFFICIENCY, flops_per_token
 from divtok.progress import say
+from divtok.screen import show, visible
 
 if TYPE_CHECKING:
     from divtok.planning.feasibility import Feasibility
@@ -93,12 +94,9 @@ def check(
 
 
 def _print(found: Feasibility) -> None:
-    from rich.console import Console
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
-
-    from divtok.report.text import visible
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
@@ -107,9 +105,7 @@ def _print(found: Feasibility) -> None:
         for number, line in enumerate(lines):
             grid.add_row(Text("" if number else name, style="bold"), Text(visible(line)))
     verdict = "cannot be done" if found.problems else "can be done"
-    Console().print(
-        Panel(grid, title=f"Tracing with this pair {verdict}", title_align="left", expand=False)
-    )
+    show(Panel(grid, title=f"Tracing with this pair {verdict}", title_align="left", expand=False))
 
 
 def _rows(found: Feasibility) -> dict[str, list[str]]:

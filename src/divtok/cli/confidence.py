@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -13,8 +12,10 @@ from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOpti
 from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
 from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
+from divtok.json_text import FLAG, json_text, without_nonfinite
 from divtok.models.load import DType
 from divtok.records import Scalar
+from divtok.screen import put, show
 from divtok.strict_yaml import parse_yaml
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def confidence(
     text = _standard_input() if response in (None, "-") else response
     result = api.confidence(question, text or "", **options)
     if as_json:
-        print(json.dumps(_facts(result, tokens=tokens), allow_nan=False))
+        put(json_text(_facts(result, tokens=tokens)))
     else:
         _show(result, tokens=tokens)
 
@@ -172,9 +173,11 @@ def _stream(options: dict[str, Any]) -> None:
         except NothingScoredError as error:
             failed += 1
             found = {"confidence": None, "reason": error.what}
-        # Under a name of its own, so that no field of the row's is lost; escaped, because a pipe
-        # may not take every character.
-        print(json.dumps(row | {"divtok": found}), flush=True)
+        # Under a name of its own, so that no field of the row's is lost.
+        plain, nonfinite = without_nonfinite(row | {"divtok": found})
+        if nonfinite:
+            plain["divtok"][FLAG] = nonfinite
+        put(json_text(plain))
     if failed:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -235,13 +238,11 @@ def _show(result: Result, *, tokens: bool) -> None:
         within = " (certainly between {:.3f} and {:.3f}; count {} to {})".format(
             *result.bounds, *result.count_bounds
         )
-    print(
+    put(
         f"{result.value:.3f} {result.estimator}: {result.count} divergent of "
         f"{len(result.tokens)} tokens at theta {result.theta:g}{within}"
     )
     if tokens:
-        from rich.console import Console
-
         from divtok.report.terminal import trajectory_text
 
         text = trajectory_text(
@@ -250,4 +251,4 @@ def _show(result: Result, *, tokens: bool) -> None:
             result.theta,
             reasoning=result.trace.reasoning(),
         )
-        Console().print(text)
+        show(text)

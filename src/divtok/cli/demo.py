@@ -12,6 +12,7 @@ from divtok.cli.printing import leave_if_failed, print_results
 from divtok.config.run import RunConfig
 from divtok.progress import say
 from divtok.records import Evaluation
+from divtok.screen import put, show
 from divtok.stages.examples import Example, examples
 from divtok.store.run import Run
 
@@ -45,16 +46,14 @@ def demo(
 
 
 def _show_examples(store: Run, config: RunConfig) -> None:
-    from rich.console import Console
     from rich.panel import Panel
 
     pair = examples(store, config)
     if pair is None:
         return
-    console = Console()
     titles = ("Trusted, and right", "Not trusted, and wrong")
     for title, example in zip(titles, pair, strict=True):
-        console.print(Panel(_coloured(example, config.theta), title=title, title_align="left"))
+        show(Panel(_coloured(example, config.theta), title=title, title_align="left"))
 
 
 def _coloured(example: Example, theta: float) -> Text:
@@ -80,7 +79,7 @@ def _coloured(example: Example, theta: float) -> Text:
 
 
 def _explain(evaluations: list[Evaluation], config: RunConfig, store: Run) -> None:
-    print(
+    put(
         f"""
 What to look at
 {_compare(evaluations)}

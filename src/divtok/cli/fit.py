@@ -21,6 +21,7 @@ from divtok.errors import UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.families.family import get_family
 from divtok.progress import say
+from divtok.screen import put, show
 from divtok.store.run import Run
 
 
@@ -78,13 +79,12 @@ def fit(
     report(store, config, theta_fits={family: found})
     _print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
     if not as_json:
-        print(f"the family's preset is {preset.theta:g}")
+        put(f"the family's preset is {preset.theta:g}")
         say(f"report: {store.report / 'README.md'}")
     leave_if_failed(store)
 
 
 def _print_fit(where: str, found: ThetaFit, *, as_json: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     if as_json:
@@ -97,7 +97,7 @@ def _print_fit(where: str, found: ThetaFit, *, as_json: bool) -> None:
         figures = (f"{100 * point.ece:.1f}", f"{100 * point.auroc:.1f}", f"{point.mean_count:.2f}")
         style = "bold" if point.theta == found.theta else None
         table.add_row(f"{point.theta:.2f}", *figures, style=style)
-    Console().print(table)
-    print(f"theta = {found.theta:g}")
+    show(table)
+    put(f"theta = {found.theta:g}")
     if found.at_edge:
-        print("It lies at the edge of the grid: the best theta may lie beyond it.")
+        put("It lies at the edge of the grid: the best theta may lie beyond it.")

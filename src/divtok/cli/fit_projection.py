@@ -10,6 +10,7 @@ import typer
 
 from divtok.cli.options import JsonOption, OverridesArgument, RunArgument, open_with_config
 from divtok.cli.printing import print_json
+from divtok.screen import put
 
 
 def fit_projection(
@@ -44,8 +45,8 @@ def fit_projection(
         facts = fitted.projection.facts
         explained = "unknown" if facts.r_squared is None else f"{100 * facts.r_squared:.1f} %"
         stop = "stopped early" if facts.stopped_early else "at the last epoch"
-        print(
+        put(
             f"{fitted.projection.generator} -> {fitted.projection.base}: explains {explained} of "
             f"the held-out variance after {facts.best_epoch} epochs ({stop} at {facts.epochs})"
         )
-        print(f"  projections.{fitted.projection.generator}={fitted.path}")
+        put(f"  projections.{fitted.projection.generator}={fitted.path}")

@@ -19,6 +19,7 @@ from divtok.importers.columns import FIELDS, parse_columns
 from divtok.progress import say
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.registry import Registry
+from divtok.screen import put, visible
 from divtok.store.run import Run
 
 if TYPE_CHECKING:
@@ -108,7 +109,6 @@ def _summary(store: Run) -> dict[str, Any]:
 
 
 def _say_notes(store: Run, found: list[ImportedFile]) -> None:
-    from divtok.report.text import visible
     from divtok.stages.import_files import BAD_ROWS_FILE
 
     for note in dict.fromkeys(note for file in found for note in file.notes):
@@ -122,23 +122,21 @@ def _say_notes(store: Run, found: list[ImportedFile]) -> None:
 
 
 def _print(store: Run, found: list[ImportedFile], summary: dict[str, Any]) -> None:
-    from divtok.report.text import visible
-
     def listed(counts: dict[str, int]) -> str:
         return ", ".join(f"{visible(name)} ({count})" for name, count in counts.items())
 
     for file in found:
         if file.already:
-            print(f"{visible(file.name)}: was imported before, nothing changed")
+            put(f"{visible(file.name)}: was imported before, nothing changed")
             continue
         parts = [f"{file.rows} rows", f"{file.trajectories} trajectories"]
         parts += [f"{file.repeated} there already"] if file.repeated else []
         parts += [f"{file.set_aside} set aside"] if file.set_aside else []
-        print(f"{visible(file.name)}: {', '.join(parts)}")
+        put(f"{visible(file.name)}: {', '.join(parts)}")
     known, problems = summary["gold_answers"], summary["problems"]
-    print(f"run: {store.path}")
-    print(f"trajectories: {summary['trajectories']}, ended by {listed(summary['finish_reasons'])}")
-    print(f"problems: {problems}, of which {known} have a gold answer")
-    print(f"benchmarks: {listed(summary['benchmarks'])}")
-    print(f"generators: {listed(summary['generators'])}")
-    print(f"next: divtok score {shlex.quote(str(store.path))} --pair P Q")
+    put(f"run: {store.path}")
+    put(f"trajectories: {summary['trajectories']}, ended by {listed(summary['finish_reasons'])}")
+    put(f"problems: {problems}, of which {known} have a gold answer")
+    put(f"benchmarks: {listed(summary['benchmarks'])}")
+    put(f"generators: {listed(summary['generators'])}")
+    put(f"next: divtok score {shlex.quote(str(store.path))} --pair P Q")

@@ -12,6 +12,7 @@ import typer
 from divtok.cli.options import JsonOption
 from divtok.cli.printing import print_json
 from divtok.registry import OWN, Registry
+from divtok.screen import put
 
 Row = dict[str, Any]
 
@@ -41,7 +42,7 @@ def ls(
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         whose = "" if row.get("from", OWN) == OWN else f" [{row['from']}]"
-        print(f"{row['name']:<{width}}  {row['summary']}{whose}")
+        put(f"{row['name']:<{width}}  {row['summary']}{whose}")
 
 
 def _rows(kind: Kind) -> list[Row]:

@@ -12,6 +12,7 @@ from divtok.cli.options import JsonOption, OverridesArgument, RetryOption
 from divtok.cli.printing import print_json
 from divtok.errors import EXIT_PARTIAL
 from divtok.progress import say
+from divtok.screen import put, show, visible, width
 
 if TYPE_CHECKING:
     from divtok.paper.exhibit import Exhibit
@@ -56,7 +57,7 @@ def paper(
         if as_json:
             print_json(plan_json(found))
         else:
-            print(plan_text(found))
+            put(plan_text(found))
         return
     from divtok.paper.build import make_exhibits, make_runs, makeable
     from divtok.paper.page import write_page
@@ -91,26 +92,22 @@ def paper(
     say(f"page: {page.path}")
     failed = [reason for store in stores for reason in failed_rows(store).reasons]
     if failed:
-        say(f"{len(failed)} rows could not be made; the first: {failed[0]}")
+        say(f"{len(failed)} rows could not be made; the first: {visible(failed[0])}")
         raise typer.Exit(EXIT_PARTIAL)
 
 
 def _print(exhibits: list[Exhibit]) -> None:
-    from rich.console import Console
-
     from divtok.report.terminal import rich_table
-    from divtok.report.text import visible
 
-    console = Console()
     for exhibit in exhibits:
         for table in exhibit.tables:
-            console.print(rich_table(table, width=console.width))
+            show(rich_table(table, width=width()))
     findings = [(exhibit.recipe.name, f) for exhibit in exhibits for f in exhibit.findings]
     if findings:
-        print("The paper's claims on these runs:")
+        put("The paper's claims on these runs:")
     for name, finding in findings:
-        print(f"- {finding.verdict}: {finding.claim} [{name}]")
-        print(f"  {visible(finding.number)}")
+        put(f"- {finding.verdict}: {finding.claim} [{name}]")
+        put(f"  {visible(finding.number)}")
 
 
 def _as_data(exhibits: list[Exhibit]) -> list[dict[str, object]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING
 
 import typer
 
 from divtok.errors import EXIT_PARTIAL
+from divtok.json_text import json_text
 from divtok.progress import say
+from divtok.screen import put, show, visible, width
 from divtok.store.run import Run
 
 if TYPE_CHECKING:
@@ -20,25 +21,21 @@ TEXT_WIDTH = 80
 
 
 def print_json(data: object) -> None:
-    print(json.dumps(data, indent=2, allow_nan=False))
+    put(json_text(data, indent=2))
 
 
 def print_results(found: Results, config: RunConfig) -> None:
     """The tables of ECE and AUROC, and what to keep in mind when reading them."""
-    from rich.console import Console
-
     from divtok.report.tables import metric_table
     from divtok.report.terminal import rich_table
-    from divtok.report.text import visible
     from divtok.stages.evaluate import protocol_of
 
-    console = Console()
     for metric in ("ece", "auroc"):
         table = metric_table(found.evaluations, metric, protocol=protocol_of(config))
-        console.print(rich_table(table, width=console.width))
+        show(rich_table(table, width=width()))
     for note in found.notes:
         for line in note.lines:
-            print(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
+            put(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
 
 
 def report_results(store: Run, config: RunConfig) -> None:
@@ -56,5 +53,6 @@ def leave_if_failed(store: Run) -> None:
     failed = failed_rows(store)
     if failed.reasons:
         hint = " The same command with --retry-failed tries them again." if failed.again else ""
-        say(f"{len(failed.reasons)} rows could not be made; the first: {failed.reasons[0]}.{hint}")
+        first = visible(failed.reasons[0])
+        say(f"{len(failed.reasons)} rows could not be made; the first: {first}.{hint}")
         raise typer.Exit(EXIT_PARTIAL)

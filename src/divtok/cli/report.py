@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from divtok.cli.options import RunArgument, open_with_config
+from divtok.screen import put
 
 
 def report(run: RunArgument) -> None:
@@ -11,4 +12,4 @@ def report(run: RunArgument) -> None:
 
     store, config = open_with_config(run)
     stage(store, config)
-    print(store.report / "README.md")
+    put(store.report / "README.md")

@@ -21,6 +21,7 @@ from divtok.config.run import RunConfig, to_yaml
 from divtok.errors import UsageError
 from divtok.families.family import get_family, theta_for
 from divtok.progress import say
+from divtok.screen import put
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
@@ -85,7 +86,7 @@ def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False
         report_results(store, config)
     else:
         say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")
-        print(store.confidences.folder)
+        put(store.confidences.folder)
     leave_if_failed(store)
 
 

@@ -11,6 +11,7 @@ import typer
 from divtok.cli.options import JsonOption, RunArgument, open_with_config
 from divtok.cli.printing import print_json
 from divtok.progress import say
+from divtok.screen import put, show, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,7 +80,7 @@ def sweep(
         say(OPTIMISTIC)
     else:
         _print_rows(rows)
-        print(OPTIMISTIC)
+        put(OPTIMISTIC)
     say(f"the whole grid: {path}")
 
 
@@ -146,24 +147,19 @@ def _at(surface: Surface, value: int, theta: float) -> dict[str, float] | None:
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
     """A table for each generator, pair and divergence."""
-    from rich.console import Console
-
-    from divtok.report.text import visible
-
-    console = Console()
     tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         owner = tuple(row[name] for name in ("generator", "p", "q", "divergence"))
         tables.setdefault(owner, []).append(row)
     for (generator, p, q, divergence), members in tables.items():
-        print(visible(f"{generator} read by {p} / {q}: {divergence}"))
-        console.print(_table(members))
+        put(visible(f"{generator} read by {p} / {q}: {divergence}"))
+        show(_table(members))
         for row in members:
             if row["reason"] is not None:
-                print(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
-        print()
+                put(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
+        put()
     if any(row["best"] is not None and row["best"]["at_edge"] for row in rows):
-        print("*: at the edge of the grid; the best theta may lie beyond it.")
+        put("*: at the edge of the grid; the best theta may lie beyond it.")
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
@@ -189,8 +185,6 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _benchmark(row: dict[str, Any]) -> str:
-    from divtok.report.text import visible
-
     return "Mean" if row["benchmark"] is None else visible(row["benchmark"])
 
 

@@ -1,16 +1,19 @@
 """Write exhibits: each table and figure as files, and one HTML page with all of them.
 
 The page includes its figures, so that it can be sent on its own. Text from runs and recipes
-is escaped by the template engine.
+is escaped by the template engine; should any slip through, the page's policy of content lets it run
+nothing and fetch nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
 from divtok.report.render import RENDERERS, shown
 from divtok.report.tables import ReportTable, rank_marks
-from divtok.report.text import visible
+from divtok.screen import visible
 from divtok.store.atomic import make_folder, write_text_atomically
 
 _ON_SCREEN = 96 * 1.35  # pixels an inch of print; screens are read from further away
@@ -52,7 +55,10 @@ def write_page(
     """
     options = ([] if family is None else ["--family", family]) + list(overrides)
     shown_exhibits = [_exhibit(folder, exhibit, family, options) for exhibit in exhibits]
+    style = resources.files("divtok.paper").joinpath("page.css").read_text("utf-8")
     text = _template().render(
+        policy=_policy(style),
+        style=style,
         title=visible(title),
         intro=_intro(family, len(exhibits)),
         exhibits=shown_exhibits,
@@ -62,6 +68,15 @@ def write_page(
     path = folder / f"{name}.html"
     write_text_atomically(path, text)
     return Page(path, folder)
+
+
+def _policy(style: str) -> str:
+    """Nothing but the page's own style and the images inside it."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _template() -> Any:

@@ -15,7 +15,7 @@ from divtok.planning.model_sizes import API_MODELS
 from divtok.planning.plan import CellPlan, Device, ModelPlan, Plan, RunPlan
 from divtok.planning.speed import CPU
 from divtok.planning.workload import EVIDENCE_KINDS, Work, WorkKind
-from divtok.report.text import visible
+from divtok.screen import visible
 
 WIDTH = 80
 UNKNOWN = "?"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from divtok.report.text import plot_text, visible
+from divtok.report.text import plot_text
+from divtok.screen import visible
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

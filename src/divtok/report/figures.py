@@ -6,7 +6,6 @@ Draws on `Figure` objects only: no pyplot, no change to matplotlib's settings.
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from divtok.evaluate.curves import CountPoint, ReliabilityCurve
 from divtok.evaluate.fit import ThetaFit
+from divtok.json_text import json_text
 from divtok.report import figure_style as style
 from divtok.report.tables import label
 from divtok.report.text import plot_text
@@ -239,6 +239,6 @@ def save_figure(
         written.append(stem.with_name(f"{stem.name}.{kind}"))
         write_bytes_atomically(written[-1], out.getvalue())
     written.append(stem.with_name(f"{stem.name}.json"))
-    text = json.dumps(display.values(), indent=1, allow_nan=False)
+    text = json_text(display.values(), indent=1)
     write_text_atomically(written[-1], text + "\n")
     return tuple(written)

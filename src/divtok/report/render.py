@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from divtok.errors import DataError
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, rank_marks
-from divtok.report.text import csv_text, latex, markdown, visible
+from divtok.report.text import csv_text, latex, markdown
+from divtok.screen import visible
 
 
 def shown(value: Cell, column: ReportColumn, *, dash: str, signed: bool = False) -> str:

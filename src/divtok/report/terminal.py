@@ -23,7 +23,7 @@ from divtok.errors import DataError
 from divtok.records import Verdict
 from divtok.report.render import shown
 from divtok.report.tables import ReportRow, ReportTable, rank_marks
-from divtok.report.text import visible
+from divtok.screen import visible
 
 # From pale to the vermillion of the Okabe-Ito palette; black text stays readable on all of it.
 _PALE = (255, 246, 225)

@@ -7,10 +7,9 @@ be shown is replaced by a visible symbol.
 from __future__ import annotations
 
 import re
-import unicodedata
 
-# Joiners shape letters and emoji and do nothing else.
-_HARMLESS_FORMAT = {"\u200c", "\u200d"}
+from divtok.screen import visible
+
 _LATEX = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
@@ -18,16 +17,9 @@ _LATEX = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
-_FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\n")
+# The wide forms act alike in spreadsheets of some languages.
+_FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _LONGEST_SLUG = 80
-
-
-def visible(text: str, *, keep: str = "") -> str:
-    """`text` with control, bidirectional and unpaired characters as symbols; `keep` stays as is.
-
-    An escape sequence then shows as what it is instead of acting on the terminal.
-    """
-    return "".join(c if c in keep else _symbol(c) for c in text)
 
 
 def markdown(text: str) -> str:
@@ -56,15 +48,3 @@ def slug(text: str) -> str:
     """`text` as part of a file name: ASCII letters, digits, dots, dashes; never hidden or empty."""
     kept = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip(".-")
     return kept[:_LONGEST_SLUG].rstrip(".-") or "unnamed"
-
-
-def _symbol(c: str) -> str:
-    code = ord(c)
-    if code < 0x20:
-        return chr(0x2400 + code)  # the control pictures: escape is shown as one small "ESC"
-    if code == 0x7F:
-        return "\u2421"
-    category = unicodedata.category(c)
-    if category in ("Cc", "Cs", "Zl", "Zp") or (category == "Cf" and c not in _HARMLESS_FORMAT):
-        return f"\u27e8U+{code:04X}\u27e9"
-    return c

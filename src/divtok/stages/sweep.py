@@ -106,7 +106,8 @@ def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface]]) -> Path:
 
     Fractions at full precision; an empty cell where there is no figure.
     """
-    from divtok.report.text import csv_text, visible
+    from divtok.report.text import csv_text
+    from divtok.screen import visible
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

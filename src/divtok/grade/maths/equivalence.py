@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from divtok.grade.judgement import CORRECT, INCORRECT, Judgement
+from divtok.grade.judgement import CORRECT, Judgement
 from divtok.grade.maths.caps import too_complex, too_long
 from divtok.grade.maths.normalize import fold_words, normalize, plain_words, squeeze
 from divtok.grade.maths.numbers import (
@@ -18,6 +18,7 @@ from divtok.grade.maths.numbers import (
     read_stated_number,
     same_number,
 )
+from divtok.grade.maths.unread import different
 from divtok.protocols.boxed import BOX_COMMAND, find_boxed
 from divtok.records import Verdict
 
@@ -36,6 +37,7 @@ def decide(*, gold: str, answer: str) -> Judgement | None:
     for text, name in ((gold, "gold"), (answer, "answer")):
         if reason := too_long(text, name):
             return Judgement(Verdict.UNDETERMINED, reason)
+    written = gold, answer
     gold, answer = prepare(gold=gold, answer=answer)
     if squeeze(gold) == squeeze(answer):
         return CORRECT
@@ -44,7 +46,7 @@ def decide(*, gold: str, answer: str) -> Judgement | None:
             return Judgement(Verdict.UNDETERMINED, reason)
     for same in (_same_choice, _same_based_number, _same_plain_number, _same_words):
         if (verdict := same(gold, answer)) is not None:
-            return CORRECT if verdict else INCORRECT
+            return CORRECT if verdict else different(gold=written[0], answer=written[1])
     return None
 
 

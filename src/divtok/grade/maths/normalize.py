@@ -22,6 +22,15 @@ _SIGNS = str.maketrans(
         "≥": r"\ge ",
         "≠": r"\ne ",
         "∪": r"\cup ",
+        "∩": r"\cap ",
+        "∅": r"\emptyset ",
+        "∈": r"\in ",
+        "∠": r"\angle ",
+        "≈": r"\approx ",
+        "⌊": r"\lfloor ",
+        "⌋": r"\rfloor ",
+        "⌈": r"\lceil ",
+        "⌉": r"\rceil ",
         "²": "^2",
         "³": "^3",
         "√": r"\sqrt ",
@@ -42,7 +51,7 @@ _LOOSE_SPACE = re.compile(r"(?<!\\)\\[;: ,]|\\q?quad(?![a-zA-Z])|~")
 _THIN_SPACE = re.compile(r"(?<=[\d,])\\[,!]\s{0,8}(?=\d)|(?<!\\)\\!")
 _FRACTIONS = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _FONTS = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|mathrm|mathbf|mathit|mathsf|mbox|hbox)\s{0,8}(?=\{)"
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|mathrm|mathbf|mathit|mathsf|mbox|hbox|boldsymbol|bm)\s{0,8}(?=\{)"
 )
 _DEGREES = re.compile(
     r"\^\s{0,8}(?:\\circ(?![a-zA-Z])|\{\s{0,8}\\circ\s{0,8}\})|\\degrees?(?![a-zA-Z])"
@@ -53,6 +62,8 @@ _DEGREE_ANGLE = re.compile(rf"(\d+(?:\.\d+)?|(?<![a-zA-Z\\])[a-zA-Z])\s?(?:{_DEG
 _ROOT_SIGN = re.compile(r"√\s?(\d+(?:\.\d+)?|[a-zA-Z])")
 _ONE_LETTER_TEXT = re.compile(r"\\text\{\s{0,8}([A-Za-z])\s{0,8}\}")
 _WHOLE_TEXT = re.compile(r"\\text\{([^{}\\]*)\}")
+# The end of a proof, or a tick behind the answer.
+_END_MARK = re.compile(r"(?<=[\w)}\]])\s?\\(?:blacksquare|square|qed|checkmark)\s{0,8}$")
 _SPACES = re.compile(r"[^\S\n]+")
 _ALL_SPACES = re.compile(r"\s+")
 # Blanks carry meaning only between two digits ("1 2") or two letters ("a b").
@@ -67,6 +78,8 @@ def normalize(text: str) -> str:
     text = _SIZES.sub("", text)
     text = _THIN_SPACE.sub("", text)
     text = _LOOSE_SPACE.sub(" ", text).replace("{,}", ",")
+    text = text.replace(r"\varnothing", r"\emptyset")
+    text = _END_MARK.sub("", text)
     text = _FRACTIONS.sub(r"\\frac", text)
     text = _FONTS.sub(r"\\text", text)
     text = _ONE_LETTER_TEXT.sub(r"\1", text)

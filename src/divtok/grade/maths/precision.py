@@ -18,6 +18,8 @@ from divtok.grade.maths.numbers import RELATIVE_TOLERANCE
 EXACT_TOLERANCE = 1e-12
 WORKING_DIGITS = 30
 MAX_EXPONENT_BITS = 1000
+# Kept as they are written until they are asked for a value.
+UNDONE = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative)
 # What sympy raises for expressions that have no value it could compute.
 NO_VALUE = (TypeError, ValueError, ArithmeticError, AttributeError, NotImplementedError)
 
@@ -50,6 +52,36 @@ def agree(gold_readings: list[Any], answer_readings: list[Any]) -> bool:
     return _agree(gold_readings[0], answer_readings[0])
 
 
+def agree_as_complex(gold_readings: list[Any], answer_readings: list[Any]) -> bool:
+    """Whether two answers with the letter i are equal where it stands for the imaginary unit."""
+    if not gold_readings or not answer_readings:
+        return False
+    sides = [gold_readings[0], answer_readings[0]]
+    if not all(isinstance(side, sympy.Expr) for side in sides):
+        return False
+    if not any(_letter_i(side) for side in sides):
+        return False
+    values = [_value(side.subs(dict.fromkeys(_letter_i(side), sympy.I))) for side in sides]
+    return None not in values and _alike(values[0], values[1], EXACT_TOLERANCE)
+
+
+def agree_when_done(gold_readings: list[Any], answer_readings: list[Any]) -> bool | None:
+    """Whether two answers with sums, integrals or limits in them have the same value; None where
+    they have none that can be worked out."""
+    sides = [*gold_readings[:1], *answer_readings[:1]]
+    if len(sides) < 2 or not all(isinstance(side, sympy.Expr) for side in sides):
+        return None
+    try:
+        values = [_value(side.doit()) for side in sides]
+    except NO_VALUE:
+        return None
+    return None if None in values else _alike(values[0], values[1], EXACT_TOLERANCE)
+
+
+def _letter_i(expression: Any) -> list[Any]:
+    return [symbol for symbol in expression.free_symbols if symbol.name == "i"]
+
+
 def _agree(gold: Any, answer: Any) -> bool:
     left, right = _parts(gold), _parts(answer)
     if left is not None and right is not None:
@@ -66,7 +98,11 @@ def _agree(gold: Any, answer: Any) -> bool:
         return True
     rounded = gold.has(sympy.Float) or answer.has(sympy.Float)
     tolerance = float(RELATIVE_TOLERANCE) if rounded else EXACT_TOLERANCE
-    return abs(values[0] - values[1]) <= tolerance * max(abs(values[0]), abs(values[1]))
+    return _alike(values[0], values[1], tolerance)
+
+
+def _alike(gold: Any, answer: Any, tolerance: float) -> bool:
+    return bool(abs(gold - answer) <= tolerance * max(abs(gold), abs(answer)))
 
 
 def _parts(value: Any) -> list[Any] | None:

@@ -19,11 +19,13 @@ import math_verify.parser
 import sympy
 import sympy.parsing.sympy_parser
 from math_verify import LatexExtractionConfig, parse, verify
+from sympy.core.function import AppliedUndef
 from sympy.core.sympify import SympifyError
 
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.maths.equivalence import prepare
-from divtok.grade.maths.precision import agree, bits
+from divtok.grade.maths.precision import UNDONE, agree, agree_as_complex, agree_when_done, bits
+from divtok.grade.maths.unread import different, says_no_value, unread
 from divtok.protocols.boxed import BOX_COMMAND
 
 MAX_BITS = 2.0**22  # more than a million decimal digits
@@ -39,6 +41,7 @@ _exhausted: list[str] = []
 
 def compare(*, gold: str, answer: str) -> Judgement:
     """Correct, incorrect, or undetermined with the reason."""
+    written = gold, answer
     gold, answer = prepare(gold=gold, answer=answer)
     _exhausted.clear()
     gold_readings, answer_readings = _read(gold), _read(answer)
@@ -53,7 +56,36 @@ def compare(*, gold: str, answer: str) -> Judgement:
     if _exhausted:
         why = f"the comparison ran out of resources ({_exhausted[0]})"
         return undetermined("out_of_resources", why)
+    judgement = different(gold=written[0], answer=written[1])
+    if judgement is not INCORRECT:
+        return judgement
+    if not _is_read(gold, gold_readings):
+        return unread("gold")
+    if not _is_read(answer, answer_readings):
+        return unread("answer")
+    if any(isinstance(r, sympy.Basic) and r.has(*UNDONE) for r in gold_readings + answer_readings):
+        same = agree_when_done(gold_readings, answer_readings)
+        if same is None:
+            return undetermined("unread", "a sum, an integral or a limit could not be worked out")
+        if same:
+            return CORRECT
+    if agree_as_complex(gold_readings, answer_readings):
+        return undetermined("unread", "equal only where i is the imaginary unit")
     return INCORRECT
+
+
+def _is_read(text: str, readings: list[Any]) -> bool:
+    """Whether all of a text has a meaning to sympy, as far as it has any meaning."""
+    expressions = [reading for reading in readings if isinstance(reading, sympy.Basic)]
+    if all(isinstance(reading, str) for reading in readings):
+        return says_no_value(text)
+    # In an equation only the side with the value counts: f(2) = 5 says what f(2) is.
+    values = [found.rhs if isinstance(found, sympy.Eq) else found for found in expressions]
+    return not any(
+        value.has(sympy.Intersection)
+        or any(not call.free_symbols for call in value.atoms(AppliedUndef))
+        for value in values
+    )
 
 
 def secure() -> None:
