@@ -66,7 +66,7 @@ def test_the_interval_holds_its_estimate_and_ignores_the_order_of_rows():
 
 
 def test_copies_of_a_response_add_nothing():
-    confidence, correct, problem = responses(60, 0.1, samples=1)
+    confidence, correct, problem = responses(120, 0.1, samples=1)
     once = estimate((confidence, correct, problem))
     copied = tuple(np.repeat(column, 8) for column in (confidence, correct, problem))
     again = estimate(copied)
@@ -83,10 +83,19 @@ def test_chunks_do_not_change_it(monkeypatch):
 
 
 def test_few_problems_have_no_interval():
-    found = estimate(responses(FEWEST_PROBLEMS - 1, 0.1))
+    found = estimate(responses(FEWEST_PROBLEMS - 1, 0.1, samples=8))
     assert (found.debiased, found.interval, found.floor) == (None, None, None)
     assert found.reason == f"no ECE interval: {FEWEST_PROBLEMS - 1} problems, and it needs 20"
-    assert estimate(responses(FEWEST_PROBLEMS, 0.1)).interval is not None
+    assert estimate(responses(FEWEST_PROBLEMS, 0.1, samples=8)).interval is not None
+
+
+def test_few_responses_a_bin_have_a_noise_floor_and_no_interval():
+    found = estimate(responses(90, 0.1, samples=1))
+    assert (found.debiased, found.interval) == (None, None)
+    assert found.floor is not None
+    assert found.floor > 0.05
+    assert found.reason == "no ECE interval: 90 responses in 10 bins, and it needs 10 a bin"
+    assert estimate(responses(100, 0.1, samples=1)).interval is not None
 
 
 def test_problems_that_do_not_differ_have_no_interval():

@@ -23,15 +23,16 @@ from divtok.evaluate.resampling import times_drawn
 from divtok.records import Interval
 
 MISSES = 0.05
-# With fewer problems the resamples say too little about chance: see docs/reliability.md.
+# With fewer the resamples say too little about chance: see docs/reliability.md.
 FEWEST_PROBLEMS = 20
+FEWEST_IN_A_BIN = 10  # responses, on average over the bins that hold any
 _ROUNDING = 1e-12
 _STEPS = 60  # true ECEs that are tried; between two of them the ends are interpolated
 
 
 @dataclass(frozen=True, slots=True)
 class EceEstimate:
-    """What can be said of the true ECE; every figure is None where `reason` says why.
+    """What can be said of the true ECE; a figure is None where `reason` says why.
 
     `floor` is what a perfectly calibrated estimator would show on average on such data.
     """
@@ -67,28 +68,31 @@ def ece_estimate(
     )
     # Resamples vary a little less than new problems would.
     noise = (resampled - resampled.mean(axis=0)) * sqrt(problems / (problems - 1))
-    return _estimate(gap.sum(axis=0) / size.sum(), noise)
-
-
-def _estimate(gap: Floats, noise: Floats) -> EceEstimate:
-    """From the measured gaps [M], signed shares of all responses, and their noise [R, M]."""
-    measured = float(np.abs(gap).sum())
     by_chance = np.abs(noise).sum(axis=1)
+    floor = float(by_chance.mean())
     if by_chance.max() < _ROUNDING:
         return EceEstimate(reason="no ECE interval: no problem differs from another")
+    filled = len(np.unique(bin_index(confidence, bins)))
+    if len(confidence) < FEWEST_IN_A_BIN * filled:
+        why = f"{len(confidence)} responses in {filled} bins, and it needs {FEWEST_IN_A_BIN} a bin"
+        return EceEstimate(floor=floor, reason=f"no ECE interval: {why}")
+    debiased, interval = _estimate(gap.sum(axis=0) / size.sum(), noise)
+    return EceEstimate(debiased, interval, floor)
+
+
+def _estimate(gap: Floats, noise: Floats) -> tuple[float, Interval]:
+    """From the measured gaps [M], signed shares of all responses, and their noise [R, M]."""
+    measured = float(np.abs(gap).sum())
+    most_by_chance = float(np.abs(noise).sum(axis=1).max())
     spread = noise.std(axis=0)
     # At the last of these even the luckiest resample shows more than was measured.
-    true = np.linspace(0.0, measured + 1.1 * float(by_chance.max()), _STEPS)
+    true = np.linspace(0.0, measured + 1.1 * most_by_chance, _STEPS)
     ways = [
         _Way.of(measured, true, gaps, noise)
         for gaps in (_in_few_bins(gap, spread, true), _in_all_bins(gap, spread, true))
     ]
     low, high = _ends(true, np.maximum(ways[0].margin, ways[1].margin))
-    return EceEstimate(
-        debiased=(ways[0].debiased + ways[1].debiased) / 2,
-        interval=Interval(low=low, high=high),
-        floor=float(by_chance.mean()),
-    )
+    return (ways[0].debiased + ways[1].debiased) / 2, Interval(low=low, high=high)
 
 
 def _in_few_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
