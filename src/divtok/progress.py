@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 Advance = Callable[[int], None]
 
@@ -31,6 +32,28 @@ def track(description: str, *, total: int, done: int = 0) -> Generator[Advance]:
 def say(message: str) -> None:
     """One line on stderr."""
     print(message, file=sys.stderr, flush=True)
+
+
+Note = Callable[[str], None]
+_noted_by: ContextVar[Note | None] = ContextVar("noted_by", default=None)
+
+
+def notice(message: str) -> None:
+    """One line on stderr that is kept with the run, too, if one is being filled."""
+    say(message)
+    keep = _noted_by.get()
+    if keep is not None:
+        keep(message)
+
+
+@contextmanager
+def noted_by(keep: Note | None) -> Generator[None]:
+    """Within this block, in this thread, notices also go to `keep`."""
+    before = _noted_by.set(keep)
+    try:
+        yield
+    finally:
+        _noted_by.reset(before)
 
 
 @contextmanager

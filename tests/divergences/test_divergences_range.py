@@ -162,7 +162,7 @@ BOUNDED = pytest.mark.parametrize("name", ["jsd_bits", "total_variation"])
 
 
 @BOUNDED
-@pytest.mark.parametrize(("value", "expected"), [(1 + 9e-6, 1.0), (-9e-6, 0.0), (0.25, 0.25)])
+@pytest.mark.parametrize(("value", "expected"), [(1 + 9e-7, 1.0), (-9e-7, 0.0), (0.25, 0.25)])
 def test_rounding_is_cut_off(name: str, value: float, expected: float) -> None:
     found = torch.zeros(len(COLUMNS), 2)
     found[COLUMNS.index(name), 1] = value

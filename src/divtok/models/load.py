@@ -92,6 +92,11 @@ class LoadedModel:
         return max(self.tokenizer.get_vocab().values()) + 1
 
     @property
+    def context_length(self) -> int | None:
+        """Tokens the model can read; None where its architecture sets no limit."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
+    @property
     def end_ids(self) -> frozenset[int]:
         """Token ids that end a turn: those generation stops at, and the tokenizer's own."""
         preset = getattr(self.model, "generation_config", None)
