@@ -215,14 +215,36 @@ def test_trusted_code_of_a_pinned_commit_passes() -> None:
         check_settings("some/model", "some/model", settings, COMMIT, True)
 
 
+@pytest.mark.parametrize("chosen", [None, "YES"])
+def test_kernels_of_the_hub_are_used_only_where_the_user_says_so(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("USE_HUB_KERNELS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("USE_HUB_KERNELS", chosen)
+    load_tokenizer("divtok/tiny-0.3m")
+    assert os.environ["USE_HUB_KERNELS"] == (chosen or "NO")
+
+
 # Digests
 
 
 def test_every_file_that_takes_part_is_in_the_digest(folder: Path) -> None:
     before = model_digest(str(folder))
     (folder / "README.md").write_text("words")
+    (folder / "checkpoint-100").mkdir()
+    (folder / "checkpoint-100" / "model.safetensors").write_text("another model")
+    (folder / "more").mkdir()
     assert model_digest(str(folder)) == before
-    for name in ("merges.txt", "vocab.txt", "tokenizer.model", "chat_template.jinja", "model.py"):
+    for name in (
+        "more/tools.jinja",
+        "more/code.py",
+        "merges.txt",
+        "vocab.txt",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "model.py",
+    ):
         (folder / name).write_text("new")
         now = model_digest(str(folder))
         assert now != before, name

@@ -40,12 +40,13 @@ def cache_folder() -> Path:
 
 
 def folder_digest(folder: Path) -> str:
-    """Of the names and contents of all files of a folder that take part in what its model says."""
-    files = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix in _SUFFIXES and path.is_file()
-    )
+    """Of the names and contents of all files of a folder that take part in what its model says.
+
+    Below it lie further templates and code; weights there, as of earlier checkpoints, are no part.
+    """
+    top = [path for path in folder.iterdir() if path.suffix in _SUFFIXES]
+    below = [*folder.glob("*/*.jinja"), *folder.glob("*/*.py")]
+    files = sorted(path.relative_to(folder).as_posix() for path in top + below if path.is_file())
     contents = file_digests([folder / name for name in files])
     lines = [f"{content} {name}\n" for name, content in zip(files, contents, strict=True)]
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()[:_LENGTH]
