@@ -227,7 +227,7 @@ def run_kernel(kernel: RowKernel, p: Any, q: Any) -> Any:
 def test_jsd_holds_its_properties_on_every_kernel() -> None:
     cases = tries(short=4_000, full=100_000)
     widths = {2: 0.2, 17: 0.25, 128: 0.45, 1000: 0.08, 5000: 0.02}
-    what = f"JSD of random pairs of distributions, {cases:,} cases in each kernel"
+    what = "JSD of random pairs of distributions of 2 to 5,000 tokens"
     passes = "in [0, 1], symmetric, 0 for equal ones; float32 within 5e-6 bits of float64"
     with measure("jsd", what, passes) as figures:
         worst = dict.fromkeys(("beyond_range", "asymmetry", "of_equal", "error"), 0.0)

@@ -157,10 +157,13 @@ def load_model(
     _check_dtype(dtype)
     where, spread = pick_place(device, device_map)
     place = model_place(ref)
-    config = read_config(place, ref, revision, trust_remote_code)
-    tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
-    # What is checked is what is then read, whatever the hub's branch comes to stand for.
-    commit = revision if Path(place).is_dir() else commit_of(place, revision) or revision
+    # What is checked is what is then read, whatever the hub's branch comes to stand for. Code of a
+    # model must be pinned by whoever trusts it, which is checked by what they gave.
+    commit = revision
+    if not Path(place).is_dir() and not trust_remote_code:
+        commit = commit_of(place, revision) or revision
+    config = read_config(place, ref, commit, trust_remote_code)
+    tokenizer = _read_tokenizer(place, ref, commit, trust_remote_code)
     with _reading(ref, place, "The model"):
         weight_map(ref, place, commit)
     number = getattr(torch, _pick_dtype(dtype, ref, where, lambda: config))
