@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,19 +52,18 @@ def folder_digest(folder: Path) -> str:
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()[:_LENGTH]
 
 
-def file_digests(paths: Iterable[Path]) -> list[str]:
+def file_digests(paths: Sequence[Path]) -> list[str]:
     """The SHA-256 of all of each file; ModelError where one cannot be read."""
-    facts = [(path, _facts(path)) for path in paths]
-    todo = [path for path, known in facts if _remembered(path, known) is None]
-    size = sum(known["size"] for path, known in facts if path in set(todo))
+    facts = [_facts(path) for path in paths]
+    known = [_remembered(path, fact) for path, fact in zip(paths, facts, strict=True)]
+    size = sum(fact["size"] for fact, digest in zip(facts, known, strict=True) if digest is None)
     if size >= _SAID_FROM:
-        say(f"Reading all of {todo[0].parent} once ({size / 1e9:.0f} GB), to know it again.")
+        say(f"Reading all of {paths[0].parent} once ({size / 1e9:.0f} GB), to know it again.")
     with ThreadPoolExecutor(_READERS) as readers:
-        return list(readers.map(_digest, *zip(*facts, strict=True))) if facts else []
+        return list(readers.map(_digest, paths, facts, known))
 
 
-def _digest(path: Path, facts: dict[str, int]) -> str:
-    known = _remembered(path, facts)
+def _digest(path: Path, facts: dict[str, int], known: str | None) -> str:
     if known is not None:
         return known
     with _reading(path), path.open("rb") as file:
