@@ -20,7 +20,7 @@ from divtok.evaluate.scored_group import ScoreColumn
 from divtok.models.load import load_model, load_tokenizer
 from divtok.models.packaged import resolve_model
 from divtok.protocols.encode import plain_prompt_ids, prompt_ids, response_ids
-from divtok.records import Evaluation, Trajectory, Verdict
+from divtok.records import Evaluation, Trajectory, Verdict, reason_kind
 from divtok.stages import trace as tracing
 from divtok.stages.generate import generate
 from divtok.stages.readers import as_read_by
@@ -68,9 +68,8 @@ def test_fault_06_a_prompt_beyond_the_context_is_one_failed_row(tmp_path: Path) 
     run = new_run(tmp_path / "run", config, generate, tracing.trace)
     first, long, last = sorted(run.trajectories.read(), key=lambda t: t.problem_id)
     assert (long.failed, long.text, long.token_ids) == (True, "", ())
-    assert long.reason is not None
-    assert long.reason.kind == "too_long"  # type: ignore[attr-defined]
-    assert long.reason.endswith("leaves no room within the model's context of 1024")
+    assert reason_kind(long.reason) == "too_long"
+    assert str(long.reason).endswith("leaves no room within the model's context of 1024")
     for row in (first, last):
         assert row.token_ids
         assert len(row.prompt_ids) + len(row.token_ids) <= 1024
@@ -86,7 +85,7 @@ def test_fault_06_a_response_beyond_the_context_is_read_by_no_model() -> None:
     assert (long.status, long.reason, len(long)) == ("too_long", why, 0)
     fits, long = read_trajectories(reader, rows, kind="base_chat")
     assert (fits.reason, len(fits.logprob)) == (None, 4)
-    assert (long.reason, len(long.logprob)) == (why, 0)
+    assert (long.reason, reason_kind(long.reason), len(long.logprob)) == (why, "too_long", 0)
 
 
 def test_fault_15_a_wider_vocabulary_is_cropped_and_recorded_another_one_refused() -> None:

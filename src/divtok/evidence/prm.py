@@ -22,7 +22,7 @@ from divtok.packed.packs import build_pack
 from divtok.packed.parts import length_switch
 from divtok.packed.probe import make_probe
 from divtok.protocols.encode import response_ids, text_ids
-from divtok.records import StepRewards
+from divtok.records import Reason, StepRewards
 from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
@@ -97,13 +97,14 @@ class RewardModel:
 
     def _unreadable(self, layout: StepLayout, text: str) -> str | None:
         if not text.strip():
-            return "the response has no text"
+            return Reason("empty", "the response has no text")
         limit, asked = self.reader.context_length, len(layout.prompt_ids)
         length = asked + len(layout.token_ids)
         if limit is not None and length > limit:
-            return (
+            return Reason(
+                "too_long",
                 f"question {asked} + response {len(layout.token_ids)} = {length} tokens, "
-                f"{self.name} reads {limit}"
+                f"{self.name} reads {limit}",
             )
         return None
 
