@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from divtok.errors import DivtokError
-from divtok.progress import track
+from divtok.progress import noted_by, track
 from divtok.store.layout import Key
 from divtok.store.table import Table
 
@@ -60,7 +60,8 @@ class Task(Generic[I, R]):
     `batches` hold all items, in a plan that does not depend on what is there. `open` is called only
     if something is missing, possibly in several processes, each of which then works on some of the
     batches. `keep` is called in this process with results as they come. It stores what is new:
-    since batches are made whole, results may be there already.
+    since batches are made whole, results may be there already. `note` keeps what is noticed while
+    work is done in this process, such as that memory ran out and batches were made smaller.
     """
 
     title: str
@@ -68,6 +69,7 @@ class Task(Generic[I, R]):
     is_missing: Callable[[I], bool]
     open: OpenWorker[I, R]
     keep: Callable[[Sequence[R]], None]
+    note: Callable[[str], None] | None = None
 
 
 def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
@@ -77,7 +79,7 @@ def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
     with track(task.title, total=total, done=total - left) as advance:
         if not missing:
             return
-        with closing(executor.run(task.open, missing)) as results:
+        with noted_by(task.note), closing(executor.run(task.open, missing)) as results:
             for rows in results:
                 task.keep(rows)
                 advance(len(rows))

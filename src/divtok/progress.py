@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from divtok.screen import console, put_error, watched
 
@@ -32,6 +33,28 @@ def track(description: str, *, total: int, done: int = 0) -> Generator[Advance]:
 def say(message: str) -> None:
     """One line on stderr."""
     put_error(message)
+
+
+Note = Callable[[str], None]
+_noted_by: ContextVar[Note | None] = ContextVar("noted_by", default=None)
+
+
+def notice(message: str) -> None:
+    """One line on stderr that is kept with the run, too, if one is being filled."""
+    say(message)
+    keep = _noted_by.get()
+    if keep is not None:
+        keep(message)
+
+
+@contextmanager
+def noted_by(keep: Note | None) -> Generator[None]:
+    """Within this block, in this thread, notices also go to `keep`."""
+    before = _noted_by.set(keep)
+    try:
+        yield
+    finally:
+        _noted_by.reset(before)
 
 
 @contextmanager

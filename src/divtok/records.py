@@ -154,6 +154,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened while rows were made, such as that memory ran out."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Grade:
     """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining.
 

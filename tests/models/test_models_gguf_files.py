@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import divtok
 from divtok.errors import MissingExtraError, ModelError
+from divtok.models.gguf.cache import copy_folder
 from divtok.models.load import load_model, load_tokenizer, model_digest, resolve_dtype
 
 pytest.importorskip("gguf")
@@ -181,12 +182,13 @@ def test_the_digest_reads_the_file_alone(
     assert not gguf_cache.exists()
 
 
-def test_a_large_file_is_known_by_its_ends_and_size(tmp_path: Path) -> None:
+def test_a_large_file_is_known_by_every_byte(tmp_path: Path, gguf_cache: Path) -> None:
     from divtok.models.gguf.cache import gguf_digest
 
+    large = 100 << 20
     digests: set[str] = set()
     for index, (size, position) in enumerate(
-        [(200 << 20, None), (200 << 20, 5), (200 << 20, (200 << 20) - 1), ((200 << 20) + 1, None)]
+        [(large, None), (large, 5), (large, large // 2 + 12_345), (large + 1, None)]
     ):
         path = tmp_path / f"{index}.gguf"
         with path.open("wb") as file:  # a hole, not 200 megabytes
@@ -215,7 +217,7 @@ def test_a_conversion_that_fails_leaves_nothing(
 
 
 def test_what_a_killed_process_left_is_cleared_away(gguf_sample: Sample, gguf_cache: Path) -> None:
-    name = f"sample-{model_digest(str(gguf_sample.path))}"
+    name = copy_folder(gguf_sample.path).name
     left = gguf_cache / "gguf" / f".{name}.part"
     left.mkdir(parents=True)
     (left / "config.json").write_text("{")

@@ -181,7 +181,7 @@ def test_a_value_out_of_range_at_a_broken_position_is_not_looked_at() -> None:
     assert bool(found.others["hellinger"].isnan())
 
 
-@pytest.mark.parametrize(("value", "expected"), [(1 + 9e-6, 1.0), (-9e-6, 0.0), (0.25, 0.25)])
+@pytest.mark.parametrize(("value", "expected"), [(1 + 9e-7, 1.0), (-9e-7, 0.0), (0.25, 0.25)])
 def test_rounding_is_cut_off(value: float, expected: float) -> None:
     found = of_logits([[0.0, 1.0]], [[0.0, 1.0]], constant(value))
     assert found.others["hellinger"].tolist() == [expected]

@@ -8,6 +8,7 @@ from divtok.config.run import RunConfig, TraceSection
 from divtok.models.load import LoadOptions, model_digest, resolve_dtype
 from divtok.packed.packs import plan_packs
 from divtok.records import Trajectory
+from divtok.store.sections import Digest
 
 
 def load_options(config: RunConfig, ref: str) -> LoadOptions:
@@ -28,7 +29,7 @@ def dtype_of(config: RunConfig, ref: str, *, device: str | None = None) -> str:
     return resolve_dtype(ref, **options)
 
 
-def digest_of(config: RunConfig, ref: str) -> str:
+def digest_of(config: RunConfig, ref: str) -> Digest:
     """What tells a model's weights from others; an error where the model is not there."""
     return model_digest(ref, revision=config.revisions.get(ref))
 

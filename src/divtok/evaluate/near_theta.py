@@ -16,8 +16,8 @@ from divtok.records import Counts
 
 Precision = Literal["float32", "half", "unknown"]
 
-# How far rounding may move a divergence. float32 trunks repeat theirs to 1e-7 bits on a CPU and to
-# 1e-5 on a GPU, so 1e-4 is generous. In half precision logits alone, with 8 significant bits, are
+# How far rounding may move a divergence. float32 trunks repeat theirs to 7e-6 bits on a CPU and to
+# 2e-5 on a GPU, so 1e-4 is generous. In half precision logits alone, with 8 significant bits, are
 # worth up to 0.015 bits, and the hidden states before them depend on the shape of the batch.
 BAND_BITS: Mapping[Precision, float] = {"float32": 1e-4, "half": 0.02, "unknown": 0.02}
 _PRECISION: Mapping[str, Precision] = {"float32": "float32", "bfloat16": "half", "float16": "half"}

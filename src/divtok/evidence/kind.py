@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from divtok.config.run import RunConfig
@@ -27,6 +28,7 @@ from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_new
 from divtok.records import Trajectory
 from divtok.registry import Registry
 from divtok.store.layout import Key, Layout
+from divtok.store.notes import keep_note
 from divtok.store.responses import Response
 from divtok.store.run import Run
 from divtok.store.table import Table
@@ -83,6 +85,7 @@ class Gathering:
             is_missing=lambda trajectory: key_of(trajectory) not in present,
             open=lambda: batch_by_batch(load),
             keep=keep_new(table, present),
+            note=partial(keep_note, self.run),
         )
         fill(task, self.executor)
 

@@ -6,7 +6,6 @@ one output. Knows how such a model is fed and read; not how a confidence is made
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,12 +16,13 @@ import numpy as np
 
 from divtok.errors import ModelError
 from divtok.models.errors import need_transformers, reading
+from divtok.models.files import WHOLE, fetch, weight_map
 from divtok.models.load import LoadedModel, LoadOptions, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
 from divtok.packed.parts import length_switch
 from divtok.packed.probe import make_probe
 from divtok.protocols.encode import response_ids, text_ids
-from divtok.records import StepRewards
+from divtok.records import Reason, StepRewards
 from divtok.trace.batches import Row, read_rows
 from divtok.trace.budget import Budget
 from divtok.trace.kernels.common import Head, head_logits
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 VALUE_WEIGHT = "v_head.summary.weight"  # [1, D]
 VALUE_BIAS = "v_head.summary.bias"  # [1]
-
-_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +97,14 @@ class RewardModel:
 
     def _unreadable(self, layout: StepLayout, text: str) -> str | None:
         if not text.strip():
-            return "the response has no text"
+            return Reason("empty", "the response has no text")
         limit, asked = self.reader.context_length, len(layout.prompt_ids)
         length = asked + len(layout.token_ids)
         if limit is not None and length > limit:
-            return (
+            return Reason(
+                "too_long",
                 f"question {asked} + response {len(layout.token_ids)} = {length} tokens, "
-                f"{self.name} reads {limit}"
+                f"{self.name} reads {limit}",
             )
         return None
 
@@ -277,37 +276,10 @@ def _value_head(ref: str, revision: str | None) -> tuple[Tensor, Tensor]:
 def _weight_files(ref: str, revision: str | None) -> set[Path]:
     """The safetensors files that hold the value head, if any does."""
     place = model_place(ref)
-    whole = _fetch(place, _WHOLE, revision)
-    if whole is not None:
-        return {whole}
-    index = _fetch(place, _INDEX, revision)
-    if index is None:
-        raise ModelError(
-            f"The model '{ref}' has no {_WHOLE} and no {_INDEX}; weights are read from safetensors "
-            "only.",
-            next_step="Convert pytorch_model.bin files to safetensors, or use another checkpoint.",
-        )
-    shards: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
-    names = {shards[name] for name in (VALUE_WEIGHT, VALUE_BIAS) if name in shards}
-    files = {name: _fetch(place, name, revision) for name in names}
-    for name, path in files.items():
-        if path is None:
-            raise ModelError(
-                f"The model '{ref}' lacks the file {name} that its {_INDEX} names.",
-                next_step="Fetch it again.",
-            )
-    return {path for path in files.values() if path is not None}
-
-
-def _fetch(place: str, name: str, revision: str | None) -> Path | None:
-    """A model's file from its folder or the hub; None where it has none of this name."""
-    if Path(place).is_dir():
-        path = Path(place) / name
-        return path if path.is_file() else None
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    try:
-        return Path(hf_hub_download(place, name, revision=revision))
-    except EntryNotFoundError:
-        return None
+    shards = weight_map(ref, place, revision)
+    if shards is None:
+        names = {WHOLE}
+    else:
+        names = {shards[name] for name in (VALUE_WEIGHT, VALUE_BIAS) if name in shards}
+    found = {fetch(place, name, revision) for name in names}
+    return {path for path in found if path is not None}

@@ -11,14 +11,17 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from divtok.errors import ModelError
+from divtok.errors import ModelError, ResourceError
 from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, can_step, write_in_steps
 from divtok.generate.threads import threads_for
+from divtok.memory import is_out_of_memory
 from divtok.models.load import LoadedModel
 from divtok.packed.attention import fast_without_plans
 from divtok.packed.parts import learned_positions
+from divtok.progress import notice
 from divtok.records import FinishReason, Sampling
 
 if TYPE_CHECKING:
@@ -49,8 +52,47 @@ def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list
     It ends at the first end token or at the prompt's own limit; `sampling.max_length` plays no
     part here.
     """
-    raw = _continue(loaded, asks, sampling)
+    raw: list[list[int]] = []
+    while len(raw) < len(asks):
+        raw += _within_memory(loaded, asks[len(raw) :], sampling)
     return [_cut(row[: ask.limit], loaded) for ask, row in zip(asks, raw, strict=True)]
+
+
+# How many prompts a model can continue at once, where memory has run out with more. A model is
+# known by itself, and forgotten with it.
+_most_rows: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+def _within_memory(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
+    """Raw continuations of the first few prompts; of none where memory ran out with so many.
+
+    Then half as many are tried from here on. Draws go by key, so that nothing else changes.
+    """
+    import torch
+
+    asks = asks[: _most_rows.get(loaded.model, len(asks))]
+    try:
+        return _continue(loaded, asks, sampling)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        cause = str(error).split(". ")[0] or type(error).__name__
+    # Only here, with the failed attempt's tensors gone, is there room again.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if len(asks) == 1:
+        raise ResourceError(
+            f"One response of up to {len(asks[0].prompt) + asks[0].limit:,} tokens "
+            f"(trajectory '{asks[0].key}') does not fit into memory ({cause}).",
+            next_step="Use a smaller dtype or sampling.max_length, --device-map auto, or a device "
+            "with more memory.",
+        )
+    _most_rows[loaded.model] = half = len(asks) // 2
+    notice(
+        f"generate: out of memory with {len(asks)} responses at once; writing at most {half} at "
+        "once from here on"
+    )
+    return []
 
 
 def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:

@@ -71,18 +71,27 @@ def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]
         raise UsageError(
             "All jobs of a batch must share one sampling.", next_step="Split the batch."
         )
-    return written_by(lambda asks: decode(loaded, asks, sampling), loaded.tokenizer, jobs)
+    return written_by(
+        lambda asks: decode(loaded, asks, sampling),
+        loaded.tokenizer,
+        jobs,
+        context_length=loaded.context_length,
+    )
 
 
-def written_by(write: Write, tokenizer: Any, jobs: Sequence[Job]) -> list[Trajectory]:
+def written_by(
+    write: Write, tokenizer: Any, jobs: Sequence[Job], *, context_length: int | None = None
+) -> list[Trajectory]:
     """One trajectory for each job, in order, from what `write` gives for their prompts.
 
-    Where max_length leaves no room for a response the row is a failed one.
+    A response ends where max_length or the model's context does. Where they leave no room for one
+    the row is a failed one.
     """
     asks: list[Ask] = []
     for job in jobs:
         prompt = prompt_ids(tokenizer, job.problem.question, protocol=job.protocol)
-        asks.append(Ask(job.key, prompt, limit=job.sampling.max_length - len(prompt)))
+        most = min(job.sampling.max_length, context_length or job.sampling.max_length)
+        asks.append(Ask(job.key, prompt, limit=most - len(prompt)))
     return [
         _trajectory(job, ask, response)
         for job, ask, response in zip(jobs, asks, within_limits(asks, write), strict=True)
@@ -98,10 +107,9 @@ def within_limits(asks: Sequence[Ask], write: Write) -> list[Written | None]:
 
 def _trajectory(job: Job, ask: Ask, response: Written | None) -> Trajectory:
     if response is None:
-        why = (
-            f"the prompt has {len(ask.prompt)} tokens, which leaves no room within max_length "
-            f"{job.sampling.max_length}"
-        )
+        most, length = len(ask.prompt) + ask.limit, job.sampling.max_length
+        within = f"max_length {length}" if most == length else f"the model's context of {most}"
+        why = f"the prompt has {len(ask.prompt)} tokens, which leaves no room within {within}"
         return job.trajectory("", "failed", reason=Reason("too_long", why))
     return job.trajectory(
         response.text, response.finish_reason, prompt_ids=ask.prompt, token_ids=response.token_ids

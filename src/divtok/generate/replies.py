@@ -87,14 +87,9 @@ def _ask(
         protocol=trajectory.protocol,
         follow_up=follow_up,
     )
-    context = _context_length(loaded)
+    context = loaded.context_length
     room = max_tokens if context is None else context - len(prompt)
     return Ask(trajectory.key + SEED_SUFFIX, prompt, limit=min(max_tokens, room))
-
-
-def _context_length(loaded: LoadedModel) -> int | None:
-    """Tokens the model can read; None where its architecture sets no limit."""
-    return getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def _reply(loaded: LoadedModel, trajectory: Trajectory, ask: Ask, said: Written | None) -> Reply:
@@ -102,7 +97,7 @@ def _reply(loaded: LoadedModel, trajectory: Trajectory, ask: Ask, said: Written 
     if said is None:
         why = (
             f"The conversation has {len(ask.prompt)} tokens, which leaves no room for a reply "
-            f"within the model's {_context_length(loaded)}."
+            f"within the model's {loaded.context_length}."
         )
         said, reason = Written((), "", "length"), Reason("too_long", why)
     return Reply(trajectory.key, loaded.name, said.token_ids, said.text, said.finish_reason, reason)

@@ -6,6 +6,7 @@ Knows the many exceptions of the libraries that read models; loads nothing itsel
 from __future__ import annotations
 
 import importlib.util
+import os
 import textwrap
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ def need_module(module: str, extra: str, *, purpose: str) -> None:
 def need_transformers() -> None:
     for module in ("torch", "transformers"):
         need_module(module, "models", purpose="Running a model")
+    # For some architectures it would fetch and run code from the hub where the package `kernels` is
+    # installed, without being asked.
+    os.environ.setdefault("USE_HUB_KERNELS", "NO")
 
 
 @contextmanager

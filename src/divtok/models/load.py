@@ -6,26 +6,31 @@ asked for by name. Knows nothing of what a model is then used for.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, get_args
 
 from divtok.errors import ModelError, UsageError, did_you_mean
+from divtok.models.digests import (
+    cache_folder,
+    folder_digest,
+    sampled_folder_digest,
+    sampled_gguf_digest,
+)
 from divtok.models.errors import check_complete, need_module, need_transformers, quiet, reading
-from divtok.models.gguf.cache import cache_folder, converted, find_gguf, gguf_digest
+from divtok.models.files import check_settings, commit_of, weight_map
+from divtok.models.gguf.cache import converted, find_gguf, gguf_digest
 from divtok.models.packaged import resolve_model
+from divtok.store.sections import Digest
 
 if TYPE_CHECKING:
     import torch
 
 # What a checkpoint names as its tokenizer class where tokenizer.json says it all.
 _PLAIN_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
-
-_MEGABYTE = 1 << 20
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -85,6 +90,11 @@ class LoadedModel:
     def tokenizer_width(self) -> int:
         """One more than the highest token id; the model's output layer may be wider."""
         return max(self.tokenizer.get_vocab().values()) + 1
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens the model can read; None where its architecture sets no limit."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -147,15 +157,22 @@ def load_model(
     _check_dtype(dtype)
     where, spread = pick_place(device, device_map)
     place = model_place(ref)
-    config = read_config(place, ref, revision, trust_remote_code)
-    tokenizer = _read_tokenizer(place, ref, revision, trust_remote_code)
+    # What is checked is what is then read, whatever the hub's branch comes to stand for. Code of a
+    # model must be pinned by whoever trusts it, which is checked by what they gave.
+    commit = revision
+    if not Path(place).is_dir() and not trust_remote_code:
+        commit = commit_of(place, revision) or revision
+    config = read_config(place, ref, commit, trust_remote_code)
+    tokenizer = _read_tokenizer(place, ref, commit, trust_remote_code)
+    with _reading(ref, place, "The model"):
+        weight_map(ref, place, commit)
     number = getattr(torch, _pick_dtype(dtype, ref, where, lambda: config))
     with _reading(ref, place, "The model"), quiet():
         loader: Any = AutoModel if backbone else auto_class(config)
         model, report = loader.from_pretrained(
             place,
             config=config,
-            revision=revision,
+            revision=commit,
             dtype=number,
             device_map=spread,
             use_safetensors=True,
@@ -193,29 +210,20 @@ def resolve_dtype(
     return _pick_dtype(dtype, ref, where, config)
 
 
-def model_digest(ref: str, *, revision: str | None = None) -> str:
-    """A short fingerprint of a model for telling on resume that it changed; loads no weights.
+def model_digest(ref: str, *, revision: str | None = None) -> Digest:
+    """A fingerprint of a model for telling on resume that it changed; loads no weights.
 
-    A folder is known by its small files, and by the size, the first and the last megabyte of its
-    weight files; a GGUF file by its size and megabytes of it; a hub model by its name and revision.
+    A folder is known by all of its weights, settings, tokenizer files and templates, a GGUF file by
+    all of it, and a hub model by its name and commit.
     """
     place = Path(_locate(ref))
     if (gguf := find_gguf(place)) is not None:
-        return gguf_digest(gguf)
-    if not place.is_dir():
-        return f"{ref}@{revision or 'main'}"
-    digest = hashlib.sha256()
-    for path in sorted(place.iterdir()):
-        if path.suffix in (".json", ".jinja"):
-            digest.update(path.name.encode() + path.read_bytes())
-        elif path.suffix == ".safetensors":
-            size = path.stat().st_size
-            digest.update(f"{path.name}:{size}".encode())
-            with path.open("rb") as weights:
-                digest.update(weights.read(_MEGABYTE))
-                weights.seek(max(0, size - _MEGABYTE))
-                digest.update(weights.read(_MEGABYTE))
-    return digest.hexdigest()[:16]
+        return Digest(gguf_digest(gguf), earlier=lambda: sampled_gguf_digest(gguf))
+    if place.is_dir():
+        return Digest(folder_digest(place), earlier=lambda: sampled_folder_digest(place))
+    named = f"{ref}@{revision or 'main'}"
+    commit = commit_of(str(place), revision)
+    return Digest(f"{ref}@{commit}" if commit else named, earlier=lambda: named)
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:
@@ -300,7 +308,7 @@ def read_config(place: str, ref: str, revision: str | None, trust_remote_code: b
 
     with _reading(ref, place, "The model"):
         settings, _ = PreTrainedConfig.get_config_dict(place, revision=revision)
-        _check_remote_code(ref, place, settings, revision, trust_remote_code)
+        check_settings(ref, place, settings, revision, trust_remote_code)
         return AutoConfig.from_pretrained(
             place, revision=revision, trust_remote_code=trust_remote_code
         )
@@ -312,7 +320,7 @@ def _read_tokenizer(place: str, ref: str, revision: str | None, trust_remote_cod
 
     with _reading(ref, place, "The tokenizer of"):
         settings = get_tokenizer_config(place, revision=revision)
-        _check_remote_code(ref, place, settings, revision, trust_remote_code)
+        check_settings(ref, place, settings, revision, trust_remote_code)
         # The automatic class puts some families' own splitting rules in place of tokenizer.json,
         # even where the checkpoint says that the file alone is the tokenizer.
         plain = settings.get("tokenizer_class") in _PLAIN_TOKENIZERS
@@ -328,23 +336,6 @@ def auto_class(config: Any) -> Any:
     remote = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     known = remote or type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     return AutoModelForCausalLM if known else AutoModelForImageTextToText
-
-
-def _check_remote_code(
-    ref: str, place: str, settings: Mapping[str, Any], revision: str | None, trusted: bool
-) -> None:
-    if not settings.get("auto_map"):
-        return
-    if not trusted:
-        raise ModelError(
-            f"The model '{ref}' brings its own code (auto_map), which divtok does not run.",
-            next_step="Read that code, then allow it by name: trust_remote_code=True.",
-        )
-    if not Path(place).is_dir() and not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
-        raise ModelError(
-            f"The model '{ref}' brings its own code, and no commit is pinned.",
-            next_step="Give revision= the full commit hash of the code you have read.",
-        )
 
 
 def model_place(ref: str) -> str:

@@ -18,6 +18,7 @@ from divtok.protocols.prompts import (
     fold_system_into_user,
     messages_for,
 )
+from divtok.protocols.templates import TemplateFailed, render
 
 # Stand-ins for texts: characters for private use, which no template and no prompt has.
 _MARKER = "\ue000\ue001\ue000"
@@ -143,8 +144,6 @@ def _ids_around(tokenizer: Any, render: Callable[[str], str], text: str) -> list
 
 
 def _render(tokenizer: Any, messages: list[Message]) -> str:
-    from jinja2 import TemplateError
-
     if not tokenizer.chat_template:
         raise ModelError(
             f"The tokenizer '{tokenizer.name_or_path}' has no chat template.",
@@ -152,11 +151,11 @@ def _render(tokenizer: Any, messages: list[Message]) -> str:
         )
     try:
         return _apply(tokenizer, messages)
-    except TemplateError:
+    except TemplateFailed:
         pass  # Gemma's older templates refuse a system role.
     try:
         return _apply(tokenizer, fold_system_into_user(messages))
-    except TemplateError as error:
+    except TemplateFailed as error:
         raise ModelError(
             f"The chat template of '{tokenizer.name_or_path}' fails: {error}.",
             next_step="Repair the template in the tokenizer's folder, or use another model.",
@@ -164,9 +163,7 @@ def _render(tokenizer: Any, messages: list[Message]) -> str:
 
 
 def _apply(tokenizer: Any, messages: list[Message]) -> str:
-    return tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
-    )
+    return render(tokenizer, messages, add_generation_prompt=True, enable_thinking=False)
 
 
 def _encode(tokenizer: Any, text: str, **options: Any) -> list[int]:

@@ -23,6 +23,7 @@ from divtok.records import Problem
 from divtok.stages.choices import check_addresses
 from divtok.store.calls import Calls
 from divtok.store.layout import Key
+from divtok.store.notes import keep_note
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
 from divtok.store.sections import check_section
@@ -107,6 +108,7 @@ def _generate(
         is_missing=lambda job: (job.key,) not in present,
         open=partial(engine.open, engine_setup(config, generator, answered=calls.answered)),
         keep=keep,
+        note=partial(keep_note, run),
     )
     fill(task, executor)
     calls.say_what_they_took()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from divtok.config.loading import digest_of, dtype_of, packs_of
 from divtok.config.run import RunConfig, TraceSection
@@ -21,6 +22,7 @@ from divtok.records import Trajectory
 from divtok.stages.choices import asked_divergences, needed_evidence
 from divtok.stages.readers import as_read_by
 from divtok.store.layout import Key
+from divtok.store.notes import keep_note
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
@@ -97,6 +99,7 @@ class _Reading:
             is_missing=self._is_missing,
             open=lambda: batch_by_batch(lambda: self._load(batches)),
             keep=lambda reads: self._keep(run, reads),
+            note=partial(keep_note, run),
         )
 
     def _is_missing(self, trajectory: Trajectory) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from divtok.errors import DataError
 from divtok.models.load import Tokenizer
-from divtok.records import PER_TOKEN_FIELDS, Trace, TraceStatus
+from divtok.records import PER_TOKEN_FIELDS, Reason, Trace, TraceStatus
 from divtok.trace.batches import Row
 from divtok.trace.spans import answer_tokens, turn_end
 
@@ -65,5 +65,5 @@ def trace_without_numbers(row: Row, p: str, q: str, status: TraceStatus, reason:
         dropped_mass_p=0.0,  # the largest over no positions
         dropped_mass_q=0.0,
         status=status,
-        reason=reason,
+        reason=reason if isinstance(reason, Reason) else Reason(status, reason),
     )

@@ -16,7 +16,7 @@ import numpy as np
 from divtok.errors import ResourceError, UsageError
 from divtok.memory import is_out_of_memory
 from divtok.packed.packs import Ids, Indices, plan_packs
-from divtok.progress import say
+from divtok.progress import notice
 from divtok.protocols.boxed import AnswerSpan
 from divtok.protocols.extract import find_answer
 from divtok.records import TraceStatus, Trajectory
@@ -108,7 +108,7 @@ def read_rows(
     """`read(rows of one pack, workspace bytes)` for all rows; results in the rows' order.
 
     `refused` has the result of each row that is not to be read, and None for the others. Where
-    memory runs out the budget shrinks, which is said, and what is left is planned anew. Rows on
+    memory runs out the budget shrinks, which is noted, and what is left is planned anew. Rows on
     different sides of a length switch are never read together.
     """
     budget = budget or Budget()
@@ -214,5 +214,5 @@ def _within_memory(
             f"memory ({cause}).",
             next_step="Use a smaller dtype, --device-map auto, or a device with more memory.",
         )
-    say(f"{doing}: out of memory with {tokens:,} tokens at once; {done}")
+    notice(f"{doing}: out of memory with {tokens:,} tokens at once; {done}")
     return None

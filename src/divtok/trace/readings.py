@@ -15,7 +15,7 @@ import numpy as np
 from divtok.errors import UsageError
 from divtok.packed.packs import build_pack
 from divtok.protocols.encode import plain_prompt_ids
-from divtok.records import FloatArray, Reading, ReadingKind, Trajectory
+from divtok.records import FloatArray, Reading, ReadingKind, Reason, Trajectory
 from divtok.trace.batches import Row, check_ids, read_rows, row_of, unreadable
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import default_workspace
@@ -184,7 +184,7 @@ def _read(
     def refused(row: Row) -> T | None:
         check_ids(row, reader.head.width)
         why = unreadable(row, reader)
-        return None if why is None else failed(row.key, why[1])
+        return None if why is None else failed(row.key, Reason(*why))
 
     return read_rows(
         rows,

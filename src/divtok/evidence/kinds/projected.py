@@ -153,7 +153,7 @@ def _check_projection(config: RunConfig, generator: Generator) -> Lacking | None
             next_step="Make one for these: divtok fit-projection",
         )
     for ref, digest in ((found.generator, found.generator_digest), (found.base, found.base_digest)):
-        if digest and digest != digest_of(config, ref):
+        if digest and not digest_of(config, ref).matches(digest):
             raise ConfigError(
                 f"The projection '{file}' was learned with other weights of '{ref}'.",
                 next_step="Learn it again: divtok fit-projection",

@@ -19,6 +19,7 @@ from divtok.records import FinishReason, Reply, Statement, Trajectory
 from divtok.store.calls import Calls
 from divtok.store.columns import choice, ids, reason, text
 from divtok.store.layout import Key, Layout
+from divtok.store.notes import keep_note
 from divtok.store.responses import Response
 from divtok.store.sections import check_section
 
@@ -107,6 +108,7 @@ def _ask(work: Gathering, generator: Generator, asked: Sequence[Asked], present:
         is_missing=lambda row: (row.trajectory.key,) not in present,
         open=partial(replies.open, setup, config.evidence.reply_tokens),
         keep=keep,
+        note=partial(keep_note, work.run),
     )
     fill(task, work.executor)
     calls.say_what_they_took()

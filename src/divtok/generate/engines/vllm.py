@@ -30,6 +30,7 @@ from divtok.generate.engine import (
 from divtok.generate.engines.transformers import REPLIES
 from divtok.generate.jobs import Job, written_by
 from divtok.models.errors import need_module, need_transformers, reading
+from divtok.models.files import weight_map
 from divtok.models.load import (
     DType,
     end_ids_of,
@@ -181,6 +182,7 @@ def load_vllm(
     place = model_place(ref)
     number = resolve_dtype(ref, dtype, device=device, revision=revision)
     tokenizer, end_ids, padding = _read_vocabulary(ref, place, revision)
+    weight_map(ref, place, revision)  # refuses what is not safetensors
     options: dict[str, Any] = {
         "model": place,
         "revision": revision,

@@ -6,8 +6,6 @@ so it is whole or not there; a second process waits for the first. Knows files, 
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,16 +14,15 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from divtok.errors import ModelError
+from divtok.models.digests import CACHE_VARIABLE, cache_folder, file_digests
 from divtok.models.errors import need_module, need_transformers
 from divtok.models.gguf.header import Header, check_whole, read_header
 from divtok.progress import say
 from divtok.store.atomic import sync, sync_folder
 
-CACHE_VARIABLE = "DIVTOK_CACHE"
 # A part of a copy's name: one more where `convert` comes to write something else.
 _FORMAT = 1
 _MEGABYTE = 1 << 20
-_SAMPLED_MEGABYTES = 64
 _NAME_LENGTH = 80
 _BYTES_PER_WEIGHT = 4
 _TOKENIZER_BYTES = 64 * _MEGABYTE
@@ -49,35 +46,19 @@ def find_gguf(path: Path) -> Path | None:
 
 
 def gguf_digest(path: Path) -> str:
-    """A short fingerprint: of the size and 64 evenly spaced megabytes (a small file: all of it)."""
-    digest = hashlib.sha256(f"divtok gguf {_FORMAT}".encode())
-    try:
-        size = path.stat().st_size
-        digest.update(str(size).encode())
-        last = max(size - _MEGABYTE, (_SAMPLED_MEGABYTES - 1) * _MEGABYTE)
-        with path.open("rb") as file:
-            for index in range(_SAMPLED_MEGABYTES):
-                file.seek(last * index // (_SAMPLED_MEGABYTES - 1))
-                digest.update(file.read(_MEGABYTE))
-    except OSError as error:
-        raise ModelError(
-            f"The GGUF file '{path}' cannot be read ({error.strerror or error}).",
-            next_step="Check the path and its permissions.",
-        ) from error
-    return digest.hexdigest()[:16]
+    """A fingerprint of all of a file."""
+    return f"sha256:{file_digests([path])[0][:32]}"
 
 
-def cache_folder() -> Path:
-    """DIVTOK_CACHE, or else `divtok` in the user's cache folder."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "divtok"
+def copy_folder(path: Path) -> Path:
+    """Where the safetensors copy of a GGUF model is, or will be."""
+    content = gguf_digest(path).removeprefix("sha256:")
+    return cache_folder() / "gguf" / f"{path.stem[:_NAME_LENGTH]}-{content}-{_FORMAT}"
 
 
 def converted(path: Path) -> Path:
     """The folder with the safetensors copy of a GGUF model, which is made if it is not there."""
-    folder = cache_folder() / "gguf" / f"{path.stem[:_NAME_LENGTH]}-{gguf_digest(path)}"
+    folder = copy_folder(path)
     if folder.is_dir():
         return folder
     header = read_header(path)

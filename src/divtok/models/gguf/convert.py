@@ -13,6 +13,7 @@ import contextlib
 import io
 import json
 import math
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,10 @@ def convert(header: Header) -> Callable[[Path], None]:
     )
     # transformers draws its bar for this with another library, straight on stderr.
     with failed, quiet(), contextlib.redirect_stderr(io.StringIO()), torch.inference_mode():
-        tokenizer = _read_tokenizer(header)
-        model = _read_model(header)
+        # transformers would put files that happen to lie beside this one in place of its parts.
+        with tempfile.TemporaryDirectory() as empty:
+            tokenizer = _read_tokenizer(header, empty)
+            model = _read_model(header, empty)
         model.generation_config = GenerationConfig(
             bos_token_id=tokenizer.bos_token_id,
             eos_token_id=end_ids(header, tokenizer) or None,
@@ -88,11 +91,11 @@ def convert(header: Header) -> Callable[[Path], None]:
     return save
 
 
-def _read_model(header: Header) -> Any:
+def _read_model(header: Header, place: str) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig
 
-    place, name = str(header.path.parent), header.path.name
+    name = str(header.path.resolve())
     config = AutoConfig.from_pretrained(place, gguf_file=name)
     restore_settings(header, config)
     loader: Any = AutoModelForCausalLM
@@ -133,10 +136,10 @@ def narrowest_dtype(model: Any) -> torch.dtype:
     return torch.float32
 
 
-def _read_tokenizer(header: Header) -> Any:
+def _read_tokenizer(header: Header, place: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    place, name = str(header.path.parent), header.path.name
+    name = str(header.path.resolve())
     read: Any = PreTrainedTokenizerFast.from_pretrained(place, gguf_file=name)
     backend = read.backend_tokenizer
     fix_splits(header, backend)

@@ -22,6 +22,15 @@ _STRING, _ARRAY = 8, 9
 # By the type number of a value; strings and lists have no fixed width.
 _FORMATS: dict[int, str] = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _DEFAULT_ALIGNMENT = 32
+_SIZES = (
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+)
+_LARGEST_SIZE = 1 << 31
 _FETCH_AGAIN = "Fetch it again: the download may have stopped early."
 
 
@@ -119,6 +128,35 @@ def _check_usable(header: Header) -> None:
             f"The GGUF file '{header.path}' is one part of {parts}.",
             next_step="Join the parts first, with llama-gguf-split --merge.",
         )
+    _check_sizes(header)
+
+
+def _check_sizes(header: Header) -> None:
+    """Refuse sizes that are none, and those that the weights contradict.
+
+    transformers builds what the settings say, with no layer at all if need be.
+    """
+    for name in _SIZES:
+        value = header.setting(name)
+        if value is not None and (not isinstance(value, int) or not 0 < value < _LARGEST_SIZE):
+            raise _contradiction(header, f"its {name} is {value}")
+    blocks = header.setting("block_count")
+    found = {tensor.name.split(".")[1] for tensor in header.tensors if tensor.name[:4] == "blk."}
+    if blocks is None or found != {str(number) for number in range(blocks)}:
+        raise _contradiction(header, f"it says {blocks} layers and holds {len(found)}")
+    width = header.setting("embedding_length")
+    for tensor in header.tensors:
+        if tensor.name == "token_embd.weight" and tensor.shape[:1] != (width,):
+            raise _contradiction(
+                header, f"its embedding_length is {width}, its embedding is {list(tensor.shape)}"
+            )
+
+
+def _contradiction(header: Header, what: str) -> ModelError:
+    return ModelError(
+        f"The GGUF file '{header.path}' makes no sense: {what}.",
+        next_step="Fetch it again, or convert the model again with a current llama.cpp.",
+    )
 
 
 class _Cursor:
