@@ -18,8 +18,9 @@ from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.records import Problem, Trajectory
+from divtok.stages.stored import stored_config
 from divtok.store import atomic
-from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
+from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
 from divtok.strict_yaml import MAX_YAML_BYTES
 
@@ -255,7 +256,13 @@ def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
 
     path = run.path / BAD_ROWS_FILE
     old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [line for line in old if json.loads(line)["file"] != new.name]
+    try:
+        kept = [line for line in old if json.loads(line)["file"] != new.name]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}.",
+            next_step="Put a good copy back, or move it away: only reasons to read are in it.",
+        ) from error
     added = [
         json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
         for row in new.records.bad
@@ -272,11 +279,11 @@ def _config_text(
         given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
         config = load_config(None, given)
     else:
-        config = load_config(run.path / CONFIG_FILE)
+        config = stored_config(run)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
             pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = load_config(run.path / CONFIG_FILE, [f"family={family}", *pair])
+            config = stored_config(run, [f"family={family}", *pair])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(

@@ -16,5 +16,6 @@ def check_section(
     """
     stored = run.manifest()
     if stored is not None and section in stored and not rows:
-        run.write_manifest({name: stored[name] for name in stored if name != section})
-    check_or_write_manifest(run, identity, section=section)
+        run.write_manifest({**stored, section: identity})
+    else:
+        check_or_write_manifest(run, identity, section=section)
