@@ -254,21 +254,32 @@ def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
             text = text.replace(str(file), file.name)
         return text
 
-    path = run.path / BAD_ROWS_FILE
-    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    try:
-        kept = [line for line in old if json.loads(line)["file"] != new.name]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(
-            f"{path} is damaged: {error}.",
-            next_step="Put a good copy back, or move it away: only reasons to read are in it.",
-        ) from error
+    old = bad_rows(run)
+    kept = [line for file, line in old if file != new.name]
     added = [
         json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
         for row in new.records.bad
     ]
     if old or added:
-        atomic.write_text_atomically(path, "".join(f"{line}\n" for line in [*kept, *added]))
+        text = "".join(f"{line}\n" for line in [*kept, *added])
+        atomic.write_text_atomically(run.path / BAD_ROWS_FILE, text)
+
+
+def bad_rows(run: Run) -> list[tuple[str, str]]:
+    """File and line of JSON for every row that was set aside."""
+    path = run.path / BAD_ROWS_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+        if text and not text.endswith("\n"):
+            raise ValueError("its last line has no end")
+        return [(json.loads(line)["file"], line) for line in text.splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}.",
+            next_step="Put a good copy back, or move it away: it holds only reasons to read.",
+        ) from error
 
 
 def _config_text(

@@ -248,7 +248,8 @@ class Run:
             for folder in folders:
                 folder.take_over(stored.run)
             if text is not None:
-                self._write_config(_without_end(text)[0])
+                lines = text.splitlines(keepends=True)
+                self._write_config("".join(x for x in lines if not _CONFIG_END.fullmatch(x)))
         self._write(replace(stored, taking_over=False))
 
     def _listing_run(self) -> str | None:

@@ -50,18 +50,21 @@ class TableFolder:
             next_step="Wait for the other process to finish, then run the same command again.",
         )
 
-    def strays(self) -> list[Path]:
-        """Shards that the ledger does not name."""
+    def strays(self, run: str | None) -> list[Path]:
+        """Shards that the ledger of this run does not name."""
         listed = self.ledger.listed()
-        names: set[str] = set() if listed is None else set(listed.shards)
+        if run is None or listed is None or listed.run != run:
+            return []
+        names = set(listed.shards)
         files = shards.all_shards(self.path, strict=False)
         return [self.path / s.name for s in files if s.name not in names]
 
-    def lost(self) -> list[Path]:
-        """Shards that count by the ledger and are not there."""
+    def lost(self, run: str | None) -> list[Path]:
+        """Shards that count by the ledger of this run and are not there."""
         listed = self.ledger.listed()
-        counting = [] if listed is None else self._counting(listed)
-        paths = (self.path / shard.name for shard in counting)
+        if run is None or listed is None or listed.run != run:
+            return []
+        paths = (self.path / shard.name for shard in self._counting(listed))
         return [path for path in paths if not path.exists()]
 
     def append(self, content: Content) -> None:
