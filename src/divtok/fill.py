@@ -57,8 +57,9 @@ LOCAL: Executor = _Local()
 class Task(Generic[I, R]):
     """Something to do for every item of which the result is not there yet.
 
-    `batches` hold all items, in a plan that does not depend on what is there. `open` is called only
-    if something is missing, possibly in several processes, each of which then works on some of the
+    `batches` hold all items, in a plan that does not depend on what is there. `begin` is called
+    with those to be made, before anything is loaded, and `open` after it: only if something is
+    missing, and `open` possibly in several processes, each of which then works on some of the
     batches. `keep` is called in this process with results as they come. It stores what is new:
     since batches are made whole, results may be there already.
     """
@@ -68,6 +69,7 @@ class Task(Generic[I, R]):
     is_missing: Callable[[I], bool]
     open: OpenWorker[I, R]
     keep: Callable[[Sequence[R]], None]
+    begin: Callable[[Sequence[Sequence[I]]], None] = lambda _: None
 
 
 def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
@@ -77,6 +79,7 @@ def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
     with track(task.title, total=total, done=total - left) as advance:
         if not missing:
             return
+        task.begin(missing)
         with closing(executor.run(task.open, missing)) as results:
             for rows in results:
                 task.keep(rows)

@@ -8,7 +8,7 @@ them into words and is named in `notes_of`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from divtok.evaluate.certified import Certified, certified
@@ -45,6 +45,10 @@ class Seen:
     counted: Sequence[tuple[str, Counts]]
     dtypes: Mapping[str, str]  # of the models that read
     left_out: Sequence[LeftOut]
+    # table -> what made its rows, as far as the run says
+    makers: Mapping[str, Sequence[Mapping[str, str]]] = field(
+        default_factory=dict[str, Sequence[Mapping[str, str]]]
+    )
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -53,6 +57,7 @@ def notes_of(seen: Seen) -> list[Note]:
         left_out_note(seen.left_out),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
+        mixed_note(seen.makers),
     ]
 
 
@@ -112,6 +117,33 @@ def near_theta_note(results: Sequence[NearTheta]) -> Note:
             f"{found.generator}{_readers(found)}: {near_theta_sentence(found)}" for found in results
         ),
         value=lambda evaluation: _of_generator(results, evaluation),
+    )
+
+
+def mixed_note(makers: Mapping[str, Sequence[Mapping[str, str]]]) -> Note:
+    """Tables whose rows the same models made on several devices or in several dtypes."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for table, made in makers.items():
+        for maker in made:
+            if "device" in maker:
+                place = f"{maker['device']} in {maker['dtype']}"
+                places.setdefault((table, maker["models"]), []).append(place)
+    found = {key: list(dict.fromkeys(each)) for key, each in places.items()}
+    mixed = {key: each for key, each in found.items() if len(each) > 1}
+    return Note(
+        key="mixed",
+        heading="Mixed",
+        title="Parts that were made otherwise",
+        about="Some rows were made on another device or in another dtype than others of the same "
+        "models. Their numbers differ a little more than rounding within one device would.",
+        lines=tuple(
+            f"rows of {table} by {models} were made on {' and on '.join(each)}."
+            for (table, models), each in mixed.items()
+        ),
+        value=lambda _: [
+            {"table": table, "models": models, "made_on": each}
+            for (table, models), each in mixed.items()
+        ],
     )
 
 

@@ -54,7 +54,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
     counts = counts_of(run, config, responses)
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
-    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out))
+    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out, run.makers()))
     return Results(groups, evaluate_groups(groups, config), notes)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
@@ -82,6 +83,8 @@ def import_files(
         before = _after(before, new)
     config = _config_text(run, options, family, [t for t, _ in before.trajectories])
     read = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    if any(isinstance(item, _New) for item in done):
+        run.note_maker(run.trajectories.layout.name, libraries())
     reports = [_store(run, item, read) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     return reports

@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import secrets
-import shutil
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -178,16 +177,16 @@ class Run:
         self._write(replace(self._stored() or Manifest(), sections=sections))
 
     def makers(self) -> dict[str, list[Maker]]:
-        """What made the rows of each section of the manifest, in order."""
+        """table -> what made its rows, each once, in order"""
         stored = self._stored() or Manifest()
-        return {section: list(makers) for section, makers in stored.makers.items()}
+        return {table: list(makers) for table, makers in stored.makers.items()}
 
-    def note_maker(self, section: str, maker: Maker) -> None:
-        """Write down what is about to make rows of a section, unless that is there already."""
+    def note_maker(self, table: str, maker: Maker) -> None:
+        """Write down what is about to make rows of a table, unless that is there already."""
         self._require_lock()
         stored, makers = self._stored() or Manifest(), self.makers()
-        if maker not in makers.get(section, []):
-            makers[section] = [*makers.get(section, []), maker]
+        if maker not in makers.get(table, []):
+            makers[table] = [*makers.get(table, []), maker]
             self._write(replace(stored, makers=makers))
 
     def accept(self) -> None:
@@ -356,20 +355,6 @@ def list_runs(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if is_run(path))
 
 
-def require_space(path: Path, needed: int) -> None:
-    """Raise a `StoreError` where fewer than `needed` bytes are free on the disk of `path`."""
-    folder = path.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise StoreError(
-            f"About {_gigabytes(needed)} are needed at {path}, but only {_gigabytes(free)} "
-            "are free.",
-            next_step="Free some space, or put the run on another disk with --out.",
-        )
-
-
 def _name_problem(name: str) -> str | None:
     if not name or name != name.strip():
         return "it is empty or begins or ends with a blank"
@@ -428,7 +413,3 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
             yield from _leaves(child, (*path, str(index)))
     else:
         yield path, json.dumps(value)
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"
