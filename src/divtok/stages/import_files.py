@@ -263,9 +263,11 @@ def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
         json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
         for row in new.records.bad
     ]
-    if old or added:
-        text = "".join(f"{line}\n" for line in [*kept, *added])
+    text = "".join(f"{line}\n" for line in [*kept, *added])
+    if text:
         atomic.write_text_atomically(run.path / BAD_ROWS_FILE, text)
+    elif old:
+        (run.path / BAD_ROWS_FILE).unlink()
 
 
 def bad_rows(run: Run) -> list[tuple[str, str]]:
@@ -273,9 +275,13 @@ def bad_rows(run: Run) -> list[tuple[str, str]]:
     path = run.path / BAD_ROWS_FILE
     try:
         text = path.read_text(encoding="utf-8")
-        if text and not text.endswith("\n"):
+        if not text.endswith("\n"):
             raise ValueError("its last line has no end")
-        return [(json.loads(line)["file"], line) for line in text.splitlines()]
+        found = [(json.loads(line)["file"], line) for line in text.splitlines()]
+        for name, section in _file_sections(run).items():
+            if section["set_aside"] > sum(file == name for file, _ in found):
+                raise ValueError(f"it lacks rows of {name}")
+        return found
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
