@@ -85,10 +85,10 @@ def _git_revision() -> str | None:
 
     def git(*arguments: str) -> str:
         done = subprocess.run(
-            ["git", "-C", str(package), *arguments],
+            ["git", "--no-optional-locks", "-C", str(package), *arguments],
             capture_output=True,
             check=True,
-            text=True,
+            encoding="utf-8",
             timeout=10,
         )
         return done.stdout.strip()
