@@ -35,7 +35,8 @@ BLOCK = 256  # rows in memory
 
 def make(folder: Path, *, traces: int, tokens: int, trace_rows: int, seed: int) -> None:
     """Write the run. Needs some 30 bytes of disk for each token."""
-    from divtok.store.run import Run, require_space
+    from divtok.store.run import Run
+    from divtok.store.space import require_space
 
     require_space(folder, 33 * traces * tokens)
     run = Run.create_or_open(folder)

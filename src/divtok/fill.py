@@ -57,8 +57,9 @@ LOCAL: Executor = _Local()
 class Task(Generic[I, R]):
     """Something to do for every item of which the result is not there yet.
 
-    `batches` hold all items, in a plan that does not depend on what is there. `open` is called only
-    if something is missing, possibly in several processes, each of which then works on some of the
+    `batches` hold all items, in a plan that does not depend on what is there. `begin` is called
+    with those to be made, before anything is loaded, and `open` after it: only if something is
+    missing, and `open` possibly in several processes, each of which then works on some of the
     batches. `keep` is called in this process with results as they come. It stores what is new:
     since batches are made whole, results may be there already. `note` keeps what is noticed while
     work is done in this process, such as that memory ran out and batches were made smaller.
@@ -70,6 +71,7 @@ class Task(Generic[I, R]):
     open: OpenWorker[I, R]
     keep: Callable[[Sequence[R]], None]
     note: Callable[[str], None] | None = None
+    begin: Callable[[Sequence[Sequence[I]]], None] = lambda _: None
 
 
 def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
@@ -79,6 +81,7 @@ def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
     with track(task.title, total=total, done=total - left) as advance:
         if not missing:
             return
+        task.begin(missing)
         with noted_by(task.note), closing(executor.run(task.open, missing)) as results:
             for rows in results:
                 task.keep(rows)

@@ -1,4 +1,5 @@
-"""Strict YAML: no aliases, no key twice, and records whose wrong keys and values are named.
+"""Strict YAML: no aliases, no key twice, caps on size, depth and digits, and records whose wrong
+keys and values are named.
 
 Every file that people write is read here: run configs, recipes, families and benchmarks. Knows
 nothing of what they mean.
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_YAML_BYTES = 1_000_000
+# Configs are four deep. PyYAML takes minutes for some thousand levels, which fit into a few kB.
+MAX_YAML_DEPTH = 32
+# 60-based numbers such as 1:30:00, too, which PyYAML would multiply out at any length.
+MAX_NUMBER_SIGNS = 400
 # Types of custom pydantic errors: the value may be a secret, or the message names the key itself.
 WITHOUT_VALUE = "without_value"
 AS_SAID = "as_said"
@@ -51,13 +56,13 @@ def read_tree(path: Path, *, noun: str) -> dict[str, Any]:
             f"The {noun} {path} cannot be read ({error.strerror}).",
             next_step="Check the path.",
         ) from error
-    if len(text) > MAX_YAML_BYTES:
-        raise ConfigError(f"The {noun} {path} is over {MAX_YAML_BYTES} bytes.")
     return load_tree(text, source=f"the {noun} {path}")
 
 
 def load_tree(text: str | bytes, *, source: str) -> dict[str, Any]:
     """The mapping a YAML text holds; empty for an empty text."""
+    if len(text) > MAX_YAML_BYTES:
+        raise ConfigError(f"The text of {source} is over {MAX_YAML_BYTES} bytes.")
     tree = parse_yaml(text, source=source)
     if tree is None:
         return {}
@@ -79,12 +84,27 @@ def parse_yaml(text: str | bytes, *, source: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     source = ""
+    depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """No aliases: nothing that people write here needs them, and bombs are made of them."""
         if self.check_event(yaml.AliasEvent):
             raise ConfigError(f"YAML aliases are not allowed in {self.source}.")
-        return super().compose_node(parent, index)
+        if self.depth >= MAX_YAML_DEPTH:
+            raise ConfigError(f"Nested more than {MAX_YAML_DEPTH} deep in {self.source}.")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        if len(node.value) > MAX_NUMBER_SIGNS and node.tag.endswith((":int", ":float")):
+            line = node.start_mark.line + 1
+            raise ConfigError(
+                f"A number of over {MAX_NUMBER_SIGNS} signs in {self.source}, line {line}."
+            )
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """No key twice: YAML would drop the first one in silence."""

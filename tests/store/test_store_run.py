@@ -16,8 +16,9 @@ import pytest
 from store_samples import grade
 
 from divtok.errors import StoreError, UsageError
-from divtok.store import run as run_module
-from divtok.store.run import Run, check_or_write_manifest, list_runs, require_space, run_path
+from divtok.store import space
+from divtok.store.run import Run, check_or_write_manifest, list_runs, run_path
+from divtok.store.space import require_space
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -335,7 +336,7 @@ def test_space_is_checked_on_the_disk_that_will_hold_the_folder(
         asked.append(path)
         return shutil._ntuple_diskusage(total=10**10, used=10**10 - 1000, free=1000)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(run_module.shutil, "disk_usage", usage)
+    monkeypatch.setattr(space.shutil, "disk_usage", usage)
     require_space(tmp_path / "not" / "yet", 1000)
     assert asked == [tmp_path]
     with pytest.raises(StoreError, match=r"About 3\.00 GB are needed .* only 0\.00 GB are free"):

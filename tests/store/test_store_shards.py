@@ -11,9 +11,10 @@ from store_samples import grade, trace
 
 from divtok import records as r
 from divtok.errors import StoreError
-from divtok.store import atomic, schema
+from divtok.store import atomic, schema, shards
 from divtok.store.shards import Shard, current, shard_of
 from divtok.store.table import Table
+from divtok.store.table_folder import TableFolder
 
 TRACES = schema.traces()
 
@@ -182,7 +183,7 @@ def _leave_unfinished(table: Table[r.Grade], monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "rename", dying)
-        patch.setattr(Table, "_remove_unfinished", lambda *_: None)
+        patch.setattr(TableFolder, "remove_unfinished", lambda *_: None)
         with pytest.raises(Crash):
             table.replace_with(_in_parts("x", "y", "z"))
 
@@ -225,15 +226,15 @@ def test_a_listing_that_misses_the_rest_is_not_taken_for_the_table(
     """A listing that is under way while shards are added may miss some that are older."""
     table = _grades(tmp_path)
     table.replace_with(_in_parts("a", "b", "c"))
-    real = Table._shards
-    whole = real(table)
+    real = shards.all_shards
+    whole = real(table.folder)
     for missed in (whole[:1], [whole[0], whole[2]]):
         listings = [missed]
 
-        def partial(self: Table[Any], listings: list[list[Shard]] = listings) -> list[Shard]:
-            return listings.pop() if listings else real(self)
+        def partial(folder: Path, listings: list[list[Shard]] = listings) -> list[Shard]:
+            return listings.pop() if listings else real(folder)
 
-        monkeypatch.setattr(Table, "_shards", partial)
+        monkeypatch.setattr(shards, "all_shards", partial)
         assert _keys(table) == [*"abc"]
 
 

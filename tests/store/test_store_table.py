@@ -23,7 +23,7 @@ from store_samples import KIND_NAMES, KINDS, exact, grade, trace
 import divtok
 from divtok import records as r
 from divtok.errors import StoreError
-from divtok.store import atomic, schema
+from divtok.store import atomic, schema, shards
 from divtok.store.layout import Layout
 from divtok.store.run import Run
 from divtok.store.table import Table
@@ -228,16 +228,16 @@ def test_a_half_removed_generation_is_never_taken_for_the_table(
     table = _grades(tmp_path)
     for key in "abc":
         table.append([grade(key)])
-    old = table._shards()
+    old = shards.all_shards(table.folder)
     stale = (table.folder / old[2].name).read_bytes()
     table.replace([grade("new")])
     (table.folder / old[2].name).write_bytes(stale)
-    real, listings = Table._shards, [[old[2]]]
+    real, listings = shards.all_shards, [[old[2]]]
 
-    def stale_listing(self: Table[Any]) -> Any:
-        return listings.pop() if listings else real(self)
+    def stale_listing(folder: Path) -> Any:
+        return listings.pop() if listings else real(folder)
 
-    monkeypatch.setattr(Table, "_shards", stale_listing)
+    monkeypatch.setattr(shards, "all_shards", stale_listing)
     assert table.read() == [grade("new")]
 
 

@@ -21,6 +21,7 @@ from divtok.cli.run import run
 from divtok.cli.score import score
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
+from divtok.cli.verify import verify
 from divtok.screen import put
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.command("confidence")(confidence)
 app.command("paper")(paper)
 app.command("ls")(ls)
 app.command("check")(check)
+app.command("verify")(verify)
 
 
 @app.callback(invoke_without_command=True)

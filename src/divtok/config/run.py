@@ -37,7 +37,7 @@ from divtok.records import Sampling, Scalar
 from divtok.registry import Registry
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.section import Fraction, Positive, Section
-from divtok.strict_yaml import AS_SAID, invalid, read_tree
+from divtok.strict_yaml import AS_SAID, invalid, load_tree, read_tree
 from divtok.trace.budget import DEFAULT_TOKENS, Budget
 from divtok.trace.topk.known import stated_rounding
 
@@ -339,6 +339,11 @@ def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     tree: dict[str, Any] = {} if path is None else read_tree(path, noun="config file")
     tree = override_tree(tree, overrides)
     return parse_config(tree, source="the overrides" if path is None else str(path))
+
+
+def read_config(text: str, overrides: Sequence[str] = (), *, source: str) -> RunConfig:
+    """The config of a YAML text with `dotted.key=value` overrides on top."""
+    return parse_config(override_tree(load_tree(text, source=source), overrides), source=source)
 
 
 def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from divtok.config.made_with import readers
 from divtok.config.run import RunConfig
 from divtok.errors import DataError
 from divtok.families.family import Generator
@@ -31,6 +32,7 @@ from divtok.store.layout import Key, Layout
 from divtok.store.notes import keep_note
 from divtok.store.responses import Response
 from divtok.store.run import Run
+from divtok.store.space import READING_BYTES_PER_TOKEN, ROW_BYTES, require_space
 from divtok.store.table import Table
 from divtok.trace.listener import Listener
 
@@ -76,9 +78,22 @@ class Gathering:
         batches: Sequence[Sequence[Trajectory]],
         key_of: Callable[[Trajectory], Key],
         load: Callable[[], Callable[[Sequence[Trajectory]], Sequence[R]]],
+        models: Sequence[str] = (),
     ) -> None:
-        """Make the missing rows of a table, one for each trajectory, with what `load` gives."""
+        """Make the missing rows of a table, one for each trajectory, with what `load` gives.
+
+        `models` are those that read for it; the run remembers what they ran with.
+        """
         present = self.present(table)
+
+        def begin(missing: Sequence[Sequence[Trajectory]]) -> None:
+            rows = [t for batch in missing for t in batch]
+            tokens = sum(len(t.token_ids) for t in rows)
+            size = len(rows) * ROW_BYTES + tokens * READING_BYTES_PER_TOKEN
+            require_space(self.run.path, size)
+            if models:
+                self.run.note_maker(table.layout.name, readers(self.config, models))
+
         task = Task(
             title,
             batches,
@@ -86,6 +101,7 @@ class Gathering:
             open=lambda: batch_by_batch(load),
             keep=keep_new(table, present),
             note=partial(keep_note, self.run),
+            begin=begin,
         )
         fill(task, self.executor)
 

@@ -24,7 +24,7 @@ from divtok.report.figures import Display, save_figure
 from divtok.report.render import RENDERERS, shown
 from divtok.report.tables import ReportTable, rank_marks
 from divtok.screen import visible
-from divtok.store.atomic import make_folder, write_text_atomically
+from divtok.store.atomic import make_folder, remove_orphans, write_text_atomically
 
 _ON_SCREEN = 96 * 1.35  # pixels an inch of print; screens are read from further away
 _RUN_HEAD = ("Run", "Generators", "Pair scored", "Protocol", "Responses", "Theta (bits)")
@@ -53,6 +53,8 @@ def write_page(
 
     `left_out` are sentences on what should be there and is not.
     """
+    for part in ("tables", "figures"):
+        remove_orphans(folder / part)  # what a killed command left
     options = ([] if family is None else ["--family", family]) + list(overrides)
     shown_exhibits = [_exhibit(folder, exhibit, family, options) for exhibit in exhibits]
     style = resources.files("divtok.paper").joinpath("page.css").read_text("utf-8")

@@ -18,19 +18,18 @@ from divtok.planning.speed import on_cpu, reading_hours, reply_hours, writing_ho
 from divtok.planning.stored import Stored, StoredCell
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.stages.choices import needed_evidence
+from divtok.store.space import (
+    READING_BYTES_PER_TOKEN,
+    ROW_BYTES,
+    TRACE_BYTES_PER_TOKEN,
+    TRAJECTORY_BYTES_PER_TOKEN,
+)
 
 Role = Literal["generator", "api", "reader", "auxiliary", "base", "prm"]
 WorkKind = Literal["generate", "grade", "trace", "chain", "replies", "base", "rewards"]
 EVIDENCE_KINDS: tuple[WorkKind, ...] = ("chain", "replies", "base", "rewards")
 # None where the size of a model is not known.
 Sizes = Mapping[str, ModelSize | None]
-
-# Measured on stored tables: a trace is 7 float32 numbers a token, which hardly compress; ids and
-# text of real responses took 1 to 2 bytes a token; other rows 25 to 125 bytes each.
-_TRACE_BYTES_PER_TOKEN = 28
-_READING_BYTES_PER_TOKEN = 4
-_TRAJECTORY_BYTES_PER_TOKEN = 2
-_ROW_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,10 @@ class Workload:
     def work(self) -> Iterator[Work]:
         """In the order of the stages."""
         config, model = self.config, self.generator.model
-        yield self._work("generate", (model,), (), _TRAJECTORY_BYTES_PER_TOKEN)
+        yield self._work("generate", (model,), (), TRAJECTORY_BYTES_PER_TOKEN)
         yield self._work("grade", (), ("grades",))
         for pair in config.pairs_for(self.generator):
-            yield self._work("trace", pair, ("traces", *pair), _TRACE_BYTES_PER_TOKEN)
+            yield self._work("trace", pair, ("traces", *pair), TRACE_BYTES_PER_TOKEN)
         needed = needed_evidence(config)
         reader, _ = config.pair_for(self.generator)
         if "chain" in needed:
@@ -98,7 +97,7 @@ class Workload:
         base = config.base_for(self.generator)
         if "base" in needed and base is not None:
             made_by = ("readings", base, f"base_{config.evidence.base_prompt}")
-            yield self._work("base", (base,), made_by, _READING_BYTES_PER_TOKEN)
+            yield self._work("base", (base,), made_by, READING_BYTES_PER_TOKEN)
         if "rewards" in needed and config.prm is not None:
             yield self._work("rewards", (config.prm,), ("rewards", config.prm))
 
@@ -118,7 +117,7 @@ class Workload:
         Without `bytes_per_token` a row is a few numbers.
         """
         if bytes_per_token is None:
-            size = _ROW_BYTES * self.responses
+            size = ROW_BYTES * self.responses
         else:
             size = round(bytes_per_token * self._tokens)
         done = self.stored.done(self.there, *made_by) if made_by else len(self.there.keys)

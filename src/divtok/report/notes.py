@@ -46,6 +46,8 @@ class Seen:
     dtypes: Mapping[str, str]  # of the models that read
     left_out: Sequence[LeftOut]
     evaluations: Sequence[Evaluation]
+    # table -> what made its rows, as far as the run says
+    makers: Mapping[str, Sequence[Mapping[str, str]]]
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -55,6 +57,7 @@ def notes_of(seen: Seen) -> list[Note]:
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
+        mixed_note(seen.makers),
     ]
 
 
@@ -146,6 +149,33 @@ def noise_floor_note(evaluations: Sequence[Evaluation]) -> Note:
 def _within_noise(evaluation: Evaluation) -> bool | None:
     true = evaluation.natural_ece_interval
     return None if true is None else true.low == 0
+
+
+def mixed_note(makers: Mapping[str, Sequence[Mapping[str, str]]]) -> Note:
+    """Tables whose rows the same models made on several devices or in several dtypes."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for table, made in makers.items():
+        for maker in made:
+            if "device" in maker:
+                place = f"{maker['device']} in {maker['dtype']}"
+                places.setdefault((table, maker["models"]), []).append(place)
+    found = {key: list(dict.fromkeys(each)) for key, each in places.items()}
+    mixed = {key: each for key, each in found.items() if len(each) > 1}
+    return Note(
+        key="mixed",
+        heading="Mixed",
+        title="Parts that were made otherwise",
+        about="Some rows were made on another device or in another dtype than others of the same "
+        "models. Their numbers differ a little more than rounding within one device would.",
+        lines=tuple(
+            f"rows of {table} by {models} were made on {' and on '.join(each)}."
+            for (table, models), each in mixed.items()
+        ),
+        value=lambda _: [
+            {"table": table, "models": models, "made_on": each}
+            for (table, models), each in mixed.items()
+        ],
+    )
 
 
 def certified_sentence(found: Certified) -> str:

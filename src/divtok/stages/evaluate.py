@@ -55,7 +55,9 @@ def results_of(run: Run, config: RunConfig) -> Results:
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
     evaluations = evaluate_groups(groups, config)
-    notes = notes_of(Seen(config.theta, counted, trace_dtypes(run), left_out, evaluations))
+    notes = notes_of(
+        Seen(config.theta, counted, trace_dtypes(run), left_out, evaluations, run.makers())
+    )
     return Results(groups, evaluations, notes)
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from divtok.config.engines import engine_setup, engine_setups
+from divtok.config.made_with import generator as made_with_generator
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.evidence.kind import stored_trajectories
 from divtok.evidence.readings import READINGS
@@ -27,6 +28,7 @@ from divtok.store.notes import keep_note
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
 from divtok.store.sections import check_section
+from divtok.store.space import TRAJECTORY_BYTES_PER_TOKEN, require_space
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
@@ -46,10 +48,10 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     identity = _generation_identity(config)
     check_section(run, run.trajectories.keys(), "problems", {"benchmarks": digests})
     check_section(run, run.trajectories.keys(), "generate", identity)
-    if not run.trajectories.keys() or not run.problems.keys():
-        run.problems.replace(problems)
     if run.config_text() is None:  # of an older run only what has worked is written down
         run.write_config(to_yaml(resolve(config)))
+    if not run.trajectories.keys() or not run.problems.keys():
+        run.problems.replace(problems)
     return problems
 
 
@@ -94,6 +96,14 @@ def _generate(
     engine = config.engine
     assert engine.open is not None
     calls = Calls(run, "response")
+    setup = engine_setup(config, generator, answered=calls.answered)
+
+    def begin(missing: Sequence[Sequence[Job]]) -> None:
+        tokens = _expected_tokens(run, generator, setup.sampling.max_length)
+        rows = sum(len(batch) for batch in missing)
+        require_space(run.path, round(rows * tokens * TRAJECTORY_BYTES_PER_TOKEN))
+        made_with = made_with_generator(setup, weights_here=engine.weights_here)
+        run.note_maker(run.trajectories.layout.name, made_with)
 
     def keep(made: Sequence[Generated]) -> None:
         rows = [row for row in made if (row.trajectory.key,) not in present]
@@ -106,12 +116,20 @@ def _generate(
         title=f"generate {generator.model}",
         batches=chunks(jobs, 1 if engine.by_row else config.generate.batch_size),
         is_missing=lambda job: (job.key,) not in present,
-        open=partial(engine.open, engine_setup(config, generator, answered=calls.answered)),
+        open=partial(engine.open, setup),
         keep=keep,
         note=partial(keep_note, run),
+        begin=begin,
     )
     fill(task, executor)
     calls.say_what_they_took()
+
+
+def _expected_tokens(run: Run, generator: Generator, limit: int) -> float:
+    """Of one response: as those that are there, or a quarter of the limit, which few reach."""
+    responses = stored_responses(run).values()
+    lengths = [r.length for r in responses if r.generator == generator.model and not r.failed]
+    return sum(lengths) / len(lengths) if lengths else limit / 4
 
 
 def _generation_identity(config: RunConfig) -> dict[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
+from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig
 from divtok.evidence.kind import stored_trajectories
 from divtok.fill import LOCAL, Executor, Task, Work, fill, keep_new
@@ -18,6 +19,7 @@ from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict, reason_kind
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
+from divtok.store.space import ROW_BYTES, require_space
 
 GRADES_PER_SHARD = 256
 
@@ -34,12 +36,18 @@ def grade(
     _check_grader(run, config.grade.grader)
     present = run.grades.keys()
     present -= _again(run, trajectories, golds, retry_failed=retry_failed)
+
+    def begin(missing: Sequence[Sequence[Trajectory]]) -> None:
+        require_space(run.path, len(missing) * ROW_BYTES)
+        run.note_maker(run.grades.layout.name, libraries())
+
     task = Task(
         "grade",
         [[t] for t in trajectories],  # each is graded by itself
         is_missing=lambda t: (t.key,) not in present,
         open=lambda: _grading(config, golds),
         keep=keep_new(run.grades, present),
+        begin=begin,
     )
     fill(task, executor)
     _say_unanswered(run, trajectories)

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
 from divtok.records import Problem, Trajectory
+from divtok.stages.stored import stored_config
 from divtok.store import atomic
-from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
+from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
 from divtok.strict_yaml import MAX_YAML_BYTES
 
@@ -81,6 +83,8 @@ def import_files(
         before = _after(before, new)
     config = _config_text(run, options, family, [t for t, _ in before.trajectories])
     read = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    if any(isinstance(item, _New) for item in done):
+        run.note_maker(run.trajectories.layout.name, libraries())
     reports = [_store(run, item, read) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     return reports
@@ -253,15 +257,38 @@ def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
             text = text.replace(str(file), file.name)
         return text
 
-    path = run.path / BAD_ROWS_FILE
-    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [line for line in old if json.loads(line)["file"] != new.name]
+    old = bad_rows(run)
+    kept = [line for file, line in old if file != new.name]
     added = [
         json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
         for row in new.records.bad
     ]
-    if old or added:
-        atomic.write_text_atomically(path, "".join(f"{line}\n" for line in [*kept, *added]))
+    text = "".join(f"{line}\n" for line in [*kept, *added])
+    if text:
+        atomic.write_text_atomically(run.path / BAD_ROWS_FILE, text)
+    elif old:
+        (run.path / BAD_ROWS_FILE).unlink()
+
+
+def bad_rows(run: Run) -> list[tuple[str, str]]:
+    """File and line of JSON for every row that was set aside."""
+    path = run.path / BAD_ROWS_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+        if not text.endswith("\n"):
+            raise ValueError("its last line has no end")
+        found = [(json.loads(line)["file"], line) for line in text.splitlines()]
+        for name, section in _file_sections(run).items():
+            if section["set_aside"] > sum(file == name for file, _ in found):
+                raise ValueError(f"it lacks rows of {name}")
+        return found
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}.",
+            next_step="Put a good copy back, or move it away: it holds only reasons to read.",
+        ) from error
 
 
 def _config_text(
@@ -272,11 +299,11 @@ def _config_text(
         given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
         config = load_config(None, given)
     else:
-        config = load_config(run.path / CONFIG_FILE)
+        config = stored_config(run)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
             pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = load_config(run.path / CONFIG_FILE, [f"family={family}", *pair])
+            config = stored_config(run, [f"family={family}", *pair])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(

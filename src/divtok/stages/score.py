@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import NothingScoredError
 from divtok.evaluate.near_theta import band_bits
@@ -25,6 +26,7 @@ from divtok.stages.choices import chosen_estimators, left_out_estimators, needed
 from divtok.stages.stored import scored_traces, trace_dtypes
 from divtok.store.responses import Group, Response, stored_responses
 from divtok.store.run import Run
+from divtok.store.space import ROW_BYTES, require_space
 
 SECTION = "score"
 # Confidences of so many responses make a shard.
@@ -51,6 +53,8 @@ def score(run: Run, config: RunConfig) -> None:
         say("score: nothing has changed since the run was scored")
         return
     responses, found = stored_responses(run), _Found()
+    require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
+    run.note_maker(run.confidences.layout.name, libraries())
     run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
     run.counts.replace(found.counts)
     run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})

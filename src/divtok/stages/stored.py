@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from divtok.config.run import RunConfig, load_config
+from divtok.config.run import RunConfig, read_config
 from divtok.errors import DataError, StoreError
 from divtok.records import Trace
 from divtok.store.responses import Response
@@ -16,12 +16,13 @@ T = TypeVar("T")
 
 def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
     """The config the run was made with, with `dotted.key=value` overrides on top."""
-    if run.config_text() is None:
+    text = run.config_text()
+    if text is None:
         raise StoreError(
             f"The run {run.path} has no {CONFIG_FILE}.",
             next_step="Make it with 'divtok run' or 'divtok import'.",
         )
-    return load_config(run.path / CONFIG_FILE, overrides)
+    return read_config(text, overrides, source=str(run.path / CONFIG_FILE))
 
 
 def scored_traces(

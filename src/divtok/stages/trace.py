@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from divtok.config.loading import digest_of, dtype_of, packs_of
+from divtok.config.made_with import readers as made_with_readers
 from divtok.config.run import RunConfig, TraceSection
 from divtok.divergences.divergence import Divergence
 from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectories
@@ -26,6 +27,7 @@ from divtok.store.notes import keep_note
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
+from divtok.store.space import TRACE_BYTES_PER_TOKEN, require_space
 from divtok.trace.listener import Read
 from divtok.trace.pair import Asked, load_pair
 from divtok.trace.topk.server_pair import load_server_pair
@@ -100,7 +102,15 @@ class _Reading:
             open=lambda: batch_by_batch(lambda: self._load(batches)),
             keep=lambda reads: self._keep(run, reads),
             note=partial(keep_note, run),
+            begin=lambda missing: self._begin(run, missing),
         )
+
+    def _begin(self, run: Run, missing: Sequence[Sequence[Trajectory]]) -> None:
+        tokens = sum(len(t.token_ids) for batch in missing for t in batch)
+        require_space(run.path, tokens * TRACE_BYTES_PER_TOKEN)
+        pair, q_device = (self.p, self.q), self.config.trace.q_device
+        made_with = made_with_readers(self.config, pair, q_device=q_device)
+        run.note_maker(run.traces.layout.name, made_with)
 
     def _is_missing(self, trajectory: Trajectory) -> bool:
         key = trajectory.key

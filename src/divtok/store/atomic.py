@@ -27,6 +27,10 @@ def open_new(path: Path) -> BinaryIO:
     return path.open("xb")
 
 
+def open_there(path: Path) -> BinaryIO:
+    return path.open("r+b")
+
+
 def sync(descriptor: int) -> None:
     os.fsync(descriptor)
 
@@ -57,6 +61,23 @@ def atomic_writer(path: Path) -> Generator[BinaryIO]:
         raise
 
 
+def write_at_end(path: Path, start: int, data: bytes, *, durable: bool) -> None:
+    """Put bytes behind the first `start` of a file, of which anything further does not count.
+
+    Not atomic: who reads must tell a part of the bytes from all of them.
+    """
+    try:
+        with open_there(path) as handle:
+            handle.truncate(start)
+            handle.seek(start)
+            handle.write(data)
+            handle.flush()
+            if durable:
+                sync(handle.fileno())
+    except OSError as error:
+        raise write_failure(path, error) from error
+
+
 def write_bytes_atomically(path: Path, data: bytes | memoryview) -> None:
     with atomic_writer(path) as handle:
         handle.write(data)
@@ -83,14 +104,21 @@ def make_folder(path: Path) -> None:
         raise StoreError(f"{path} is a file, not a folder.", next_step="Give another path.")
 
 
+def orphans(folder: Path) -> list[Path]:
+    """Temp files in a folder and below it: what a writer left when it died."""
+    return [
+        Path(inside, name)
+        for inside, _, names in os.walk(folder)
+        for name in names
+        if _TEMP_NAME.fullmatch(name)
+    ]
+
+
 def remove_orphans(folder: Path) -> None:
-    """Remove temp files that a writer left when it died. Only for the holder of the lock."""
-    if not folder.is_dir():
-        return
+    """Remove temp files of dead writers, below the folder, too. Only where no other writes."""
     try:
-        for path in folder.iterdir():
-            if _TEMP_NAME.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+        for path in orphans(folder):
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise write_failure(folder, error) from error
 

@@ -6,7 +6,7 @@ Kept are 16 bytes for each row, and the shards that were asked for last.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -17,7 +17,7 @@ from divtok.store import rows
 from divtok.store.columns import ArrowTable
 from divtok.store.layout import Key, Layout
 from divtok.store.rows import RowNumbers
-from divtok.store.shards import Shard, all_shards, current
+from divtok.store.shards import Shard
 
 R = TypeVar("R")
 
@@ -28,9 +28,10 @@ HELD_BYTES = 1 << 30
 class Lookup(Generic[R]):
     """The last row of each key, of the shards that are there at the first question."""
 
-    def __init__(self, folder: Path, layout: Layout[R]) -> None:
+    def __init__(self, folder: Path, layout: Layout[R], current: Callable[[], list[Shard]]) -> None:
         self._folder = folder
         self._layout = layout
+        self._current = current
         self._index: _Index | None = None
         self._held: OrderedDict[Shard, ArrowTable] = OrderedDict()
         self._held_bytes = 0
@@ -39,7 +40,7 @@ class Lookup(Generic[R]):
         """The row of this key; None where there is none."""
         try:
             if self._index is None:
-                self._index = _Index(self._folder, self._layout)
+                self._index = _Index(self._folder, self._layout, self._current())
             for shard, row in self._index.find(key):
                 table = self._loaded(shard).slice(row, 1)
                 (record,) = rows.decode(self._folder, shard, self._layout, table)
@@ -70,8 +71,8 @@ class Lookup(Generic[R]):
 class _Index:
     """Where the rows of each key are, by hashes: a dict of keys would take ten times the memory."""
 
-    def __init__(self, folder: Path, layout: Layout[R]) -> None:
-        self._shards = current(all_shards(folder))
+    def __init__(self, folder: Path, layout: Layout[R], shards: list[Shard]) -> None:
+        self._shards = shards
         # Columns come in the layout's order, which need not be the key's.
         loaded = (rows.load(folder, shard, layout, layout.key) for shard in self._shards)
         keys = [_hashes(table.select(list(layout.key))) for table in loaded]

@@ -7,10 +7,12 @@ the configuration at hand. It does not know what is in the configuration or how 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
-import shutil
+import secrets
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,16 +27,20 @@ from divtok.records import (
     Trace,
     Trajectory,
 )
-from divtok.store import atomic, schema, shard_file, shards
+from divtok.store import atomic, manifest, schema, shard_file, shards
 from divtok.store.layout import LAYOUT_NAME, Layout
 from divtok.store.lock import WriterLock
+from divtok.store.manifest import Maker, Manifest
 from divtok.store.table import Table
+from divtok.store.table_folder import TableFolder
 
 CONFIG_FILE = "run.yaml"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = ".lock"
 REPORT_FOLDER = "report"
 MAX_NAME_BYTES = 200
+# The last line of run.yaml: whose it is, and a checksum of the lines before it.
+_CONFIG_END = re.compile(r"# run ([0-9a-f]+), checksum ([0-9a-f]+)\n")
 # Everywhere, so that a run can be moved there; a colon would even lead to another drive.
 _NOT_ON_WINDOWS = frozenset('<>:"|?*')
 _DEVICES = re.compile(r"(CON|PRN|AUX|NUL|(COM|LPT)\d) *(\..*)?", re.IGNORECASE)
@@ -53,6 +59,7 @@ class Run:
         self.path = path
         self._lock = WriterLock(path / LOCK_FILE)
         self._tables: dict[str, Table[Any]] = {}
+        self._seen: tuple[tuple[int, int, int], Manifest] | None = None
         # In the order in which the stages fill them.
         self.problems: Table[Problem] = self.table(schema.PROBLEMS)
         self.trajectories: Table[Trajectory] = self.table(schema.TRAJECTORIES)
@@ -99,7 +106,7 @@ class Run:
 
     def table(self, layout: Layout[R]) -> Table[R]:
         """The table of this layout, in the folder of its name; it need not exist yet."""
-        table = Table(self.path / layout.name, layout, self._require_lock)
+        table = Table(self.path / layout.name, layout, self._require_lock, self._listing_run)
         known = self._tables.setdefault(layout.name, table)
         same = known is table or known.layout.schema.equals(layout.schema, check_metadata=True)
         if not same or layout.name == REPORT_FOLDER:
@@ -125,8 +132,8 @@ class Run:
         self._lock.acquire()
         try:
             atomic.remove_orphans(self.path)
-            for folder in self._folders():
-                shards.remove_superseded(folder)
+            for folder in self.folders():
+                folder.remove_superseded()
             yield
         finally:
             self._lock.release()
@@ -134,44 +141,81 @@ class Run:
     def write_config(self, text: str) -> None:
         """Keep the resolved configuration, as the text of run.yaml."""
         self._require_lock()
-        atomic.write_text_atomically(self.path / CONFIG_FILE, text)
+        self._write_config(text)
 
     def config_text(self) -> str | None:
-        """The text of run.yaml; None where the run has none yet."""
-        return _read_text(self.path / CONFIG_FILE)
+        """The text of run.yaml, as it was written; None where the run has none yet."""
+        stored = self._stored()  # first: a file that is taken over gets its last line before
+        text = _read_text(self.path / CONFIG_FILE)
+        if text is None:
+            return None
+        body, end = _without_end(text)
+        if stored is None or stored.run is None or stored.taking_over:
+            return body
+        if end != _config_end(stored.run, body):
+            raise StoreError(
+                f"{self.path / CONFIG_FILE} is not as it was written: it was changed, cut off or "
+                "damaged, or is another run's.",
+                next_step="Put it back; if it was changed on purpose: "
+                f"divtok verify {self.path} --accept",
+            )
+        return body
+
+    @property
+    def id(self) -> str | None:
+        """What tells the run from others; None where an earlier version made it."""
+        stored = self._stored()
+        return None if stored is None else stored.run
 
     def manifest(self) -> dict[str, Any] | None:
         """What the stored rows depend on; None where nothing has been stored yet."""
-        path = self.path / MANIFEST_FILE
-        text = _read_text(path)
-        if text is None:
-            return None
-        try:
-            stored = json.loads(text)
-        except ValueError as error:
-            raise _damaged_manifest(path, str(error)) from error
-        if not isinstance(stored, dict):
-            raise _damaged_manifest(path, "it is not a JSON object")
-        return stored
+        stored = self._stored()
+        return None if stored is None or not stored.sections else dict(stored.sections)
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, sections: Mapping[str, Any]) -> None:
         self._require_lock()
-        text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
-        atomic.write_text_atomically(self.path / MANIFEST_FILE, text + "\n")
+        self._write(replace(self._stored() or Manifest(), sections=sections))
+
+    def makers(self) -> dict[str, list[Maker]]:
+        """table -> what made its rows, each once, in order"""
+        stored = self._stored() or Manifest()
+        return {table: list(makers) for table, makers in stored.makers.items()}
+
+    def note_maker(self, table: str, maker: Maker) -> None:
+        """Write down what is about to make rows of a table, unless that is there already."""
+        self._require_lock()
+        stored, makers = self._stored() or Manifest(), self.makers()
+        if maker not in makers.get(table, []):
+            makers[table] = [*makers.get(table, []), maker]
+            self._write(replace(stored, makers=makers))
+
+    def accept(self) -> None:
+        """Take the folder as it is: its shards for those of the run, run.yaml and the manifest for
+        as they should be. Takes the lock.
+        """
+        self._lock.acquire()
+        try:
+            path = self.path / MANIFEST_FILE
+            text = _read_text(path)
+            self._take_over(
+                Manifest() if text is None else manifest.parsed(path, text, changed=True)
+            )
+        finally:
+            self._lock.release()
 
     def has_rows(self) -> bool:
         """Whether any table has a row, whatever made it."""
         return any(
-            shard_file.row_count(folder, shard)
-            for folder in self._folders()
-            for shard in shards.current(shards.all_shards(folder, strict=False))
+            shard_file.row_count(folder.path, shard)
+            for folder in self.folders()
+            for shard in shards.current(shards.all_shards(folder.path, strict=False))
         )
 
-    def _folders(self) -> list[Path]:
+    def folders(self) -> list[TableFolder]:
         """Those that may be a table's, of whatever package; a copy under another name is not."""
         try:
             return [
-                path
+                TableFolder(path, self._listing_run)
                 for path in sorted(self.path.iterdir())
                 if LAYOUT_NAME.fullmatch(path.name) and path.is_dir()
             ]
@@ -187,6 +231,70 @@ class Run:
                 f"{self.path} is not locked for writing.",
                 next_step="Write inside 'with run.lock():'.",
             )
+        stored = self._stored()
+        if stored is None or stored.run is None or stored.taking_over:
+            self._take_over(stored or Manifest())
+
+    def _take_over(self, stored: Manifest) -> None:
+        """Give the run an id, and what an earlier version made the lists and checksums it lacks."""
+        stored = replace(stored, run=stored.run or secrets.token_hex(8), taking_over=True)
+        assert stored.run is not None
+        folders, path = self.folders(), self.path / CONFIG_FILE
+        text = _read_text(path)
+        if text is not None or any(shards.all_shards(f.path, strict=False) for f in folders):
+            # Until the end of it the folder is read as before.
+            self._write(stored)
+            for folder in folders:
+                folder.take_over(stored.run)
+            if text is not None:
+                lines = text.splitlines(keepends=True)
+                self._write_config("".join(x for x in lines if not _CONFIG_END.fullmatch(x)))
+        self._write(replace(stored, taking_over=False))
+
+    def _listing_run(self) -> str | None:
+        """The id of the run; None as long as its tables need no ledger."""
+        stored = self._stored()
+        return None if stored is None or stored.taking_over else stored.run
+
+    def _stored(self) -> Manifest | None:
+        path = self.path / MANIFEST_FILE
+        found: Manifest | None = None
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            stat = path.stat()
+            stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
+            if self._seen is not None and self._seen[0] == stamp:
+                return self._seen[1]
+            text = _read_text(path)
+            if text is not None:
+                found = manifest.parsed(path, text)
+                if found.run is not None:
+                    self._seen = stamp, found
+                    return found
+        if self._has_marks():
+            raise manifest.damaged(path, "it is missing" if found is None else "it names no run")
+        return found
+
+    def _has_marks(self) -> bool:
+        """Whether the folder holds what only a run with an id has."""
+        text = None
+        with contextlib.suppress(StoreError):
+            text = _read_text(self.path / CONFIG_FILE)
+        if text is not None and _without_end(text)[1]:
+            return True
+        return self.path.is_dir() and any(f.ledger.path.exists() for f in self.folders())
+
+    def _write(self, stored: Manifest) -> None:
+        self._seen = None
+        atomic.write_text_atomically(self.path / MANIFEST_FILE, stored.text())
+
+    def _write_config(self, body: str) -> None:
+        stored = self._stored()
+        assert stored is not None
+        assert stored.run is not None
+        if body and not body.endswith("\n"):
+            body += "\n"
+        text = body + _config_end(stored.run, body)
+        atomic.write_text_atomically(self.path / CONFIG_FILE, text)
 
 
 def check_or_write_manifest(
@@ -247,20 +355,6 @@ def list_runs(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if is_run(path))
 
 
-def require_space(path: Path, needed: int) -> None:
-    """Raise a `StoreError` where fewer than `needed` bytes are free on the disk of `path`."""
-    folder = path.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise StoreError(
-            f"About {_gigabytes(needed)} are needed at {path}, but only {_gigabytes(free)} "
-            "are free.",
-            next_step="Free some space, or put the run on another disk with --out.",
-        )
-
-
 def _name_problem(name: str) -> str | None:
     if not name or name != name.strip():
         return "it is empty or begins or ends with a blank"
@@ -288,10 +382,15 @@ def _read_text(path: Path) -> str | None:
         ) from error
 
 
-def _damaged_manifest(path: Path, why: str) -> StoreError:
-    return StoreError(
-        f"{path} is damaged: {why}.", next_step="Put a good copy back, or use another run name."
-    )
+def _config_end(run: str, body: str) -> str:
+    checksum = hashlib.sha256(f"{run}\n{body}".encode()).hexdigest()[:32]
+    return f"# run {run}, checksum {checksum}\n"
+
+
+def _without_end(text: str) -> tuple[str, str]:
+    """The text of run.yaml before its last line, and that line; empty where it has none."""
+    start = text.rfind("\n", 0, len(text) - 1) + 1
+    return (text[:start], text[start:]) if _CONFIG_END.fullmatch(text, start) else (text, "")
 
 
 def _differences(stored: object, given: object) -> list[str]:
@@ -314,7 +413,3 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
             yield from _leaves(child, (*path, str(index)))
     else:
         yield path, json.dumps(value)
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.2f} GB"

@@ -31,9 +31,10 @@ def check_section(
     """
     stored = run.manifest()
     if stored is not None and section in stored and not rows:
-        run.write_manifest({name: stored[name] for name in stored if name != section})
-    known = (stored or {}).get(section) if rows else None
-    check_or_write_manifest(run, as_stored(identity, known), section=section)
+        run.write_manifest({**stored, section: as_stored(identity, None)})
+    else:
+        known = (stored or {}).get(section)
+        check_or_write_manifest(run, as_stored(identity, known), section=section)
 
 
 def as_stored(given: Any, stored: Any) -> Any:

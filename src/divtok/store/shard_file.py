@@ -91,7 +91,8 @@ def row_count(folder: Path, shard: Shard) -> int:
 def damaged(path: Path, why: str) -> StoreError:
     return StoreError(
         f"{path} is damaged: {why}.",
-        next_step="Delete that file and run the same command again: its rows are redone.",
+        next_step="Put a good copy back. Or delete that file, then run 'divtok verify "
+        f"{path.parent.parent} --accept' and the same command again: its rows are redone.",
     )
 
 

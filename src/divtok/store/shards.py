@@ -74,7 +74,10 @@ def all_shards(folder: Path, *, strict: bool = True) -> list[Shard]:
             f"{folder / strange[0]} is not a shard of this table.",
             next_step="Move it somewhere else.",
         )
-    found = [shard for shard in shards.values() if shard is not None]
+    return in_order(shard for shard in shards.values() if shard is not None)
+
+
+def in_order(found: Iterable[Shard]) -> list[Shard]:
     return sorted(found, key=lambda shard: (shard.generation, shard.number, shard.name))
 
 
@@ -84,14 +87,6 @@ def current(shards: Iterable[Shard]) -> list[Shard]:
     finished = {shard.generation for shard in shards if shard.number == 0 and not shard.rest}
     counting = [s for s in shards if not s.rest or s.generation in finished]
     return [shard for shard in counting if shard.generation == counting[-1].generation]
-
-
-def remove_superseded(folder: Path) -> None:
-    """Remove shards that do not count and orphaned temp files. For the holder of the lock."""
-    atomic.remove_orphans(folder)
-    shards = all_shards(folder, strict=False)
-    counting = current(shards)
-    remove(folder, (shard for shard in shards if shard not in counting))
 
 
 def remove(folder: Path, shards: Iterable[Shard]) -> None:

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from divtok.errors import StoreError
-from divtok.store import atomic, rows, shard_file, shards
+from divtok.store import rows, shard_file
 from divtok.store.columns import ArrowTable
 from divtok.store.layout import Key, Layout
 from divtok.store.lookup import Lookup
 from divtok.store.shard_file import Content
 from divtok.store.shards import Shard
+from divtok.store.table_folder import TableFolder
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,22 +41,24 @@ _READ_ATTEMPTS = 20
 class Table(Generic[R]):
     """The rows of one kind of record. Reading needs no lock; writing calls `require_lock` first."""
 
-    def __init__(self, folder: Path, layout: Layout[R], require_lock: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        layout: Layout[R],
+        require_lock: Callable[[], None],
+        run_id: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.folder = folder
         self.layout = layout
         self._require_lock = require_lock
+        self._place = TableFolder(folder, run_id)
 
     def append(self, records: Sequence[R]) -> None:
         """Add rows as one new shard: all of them are there afterwards, or none."""
         self._require_lock()
         if not records:
             return
-        content = self._encode(records)
-        there = self._current()
-        if there:
-            self._write(content, there[-1].generation, there[-1].number + 1)
-        else:
-            self._write(content, self._newest() + 1, 0)
+        self._place.append(self._encode(records))
 
     def replace(self, records: Sequence[R]) -> None:
         """Put these rows in the place of all others; a reader sees the old table or the new."""
@@ -67,7 +70,7 @@ class Table(Generic[R]):
         The parts may be made of this table's own rows. No key may be in two parts.
         """
         self._require_lock()
-        generation = self._newest() + 1
+        generation = self._place.newest() + 1
         first: Content | None = None
         keys: set[Key] = set()
         number = 0
@@ -78,17 +81,18 @@ class Table(Generic[R]):
                     first = content
                 elif part:
                     number += 1
-                    self._write(content, generation, number, rest=True)
+                    self._place.write(content, generation, number, rest=True)
             # The others count from the moment this one has its name.
-            self._write(first or self._encode([]), generation, 0)
+            self._place.write(first or self._encode([]), generation, 0)
         except BaseException:
             with contextlib.suppress(StoreError):  # the first error is the one to report
-                self._remove_unfinished(generation)
+                self._place.remove_unfinished(generation)
             raise
-        self.remove_superseded()
+        self._place.remove_superseded()
+        self._place.compact()
 
     def identity(self) -> str:
-        """A name for what the table holds: it changes with the rows. Reads no file."""
+        """A name for what the table holds: it changes with the rows. Reads no shard."""
         contents = "\n".join(shard.content for shard in self._current())
         return hashlib.sha256(contents.encode()).hexdigest()[:24]
 
@@ -134,7 +138,7 @@ class Table(Generic[R]):
 
     def lookup(self) -> Lookup[R]:
         """The rows of `read()` by key, each read when it is asked for."""
-        return Lookup(self.folder, self.layout)
+        return Lookup(self.folder, self.layout, self._current)
 
     def frame(self) -> pl.DataFrame:
         """The rows of `read()` as a polars frame, mappings as JSON text.
@@ -156,22 +160,10 @@ class Table(Generic[R]):
     def remove_superseded(self) -> None:
         """Remove shards of older generations and orphaned temp files. Needs the lock."""
         self._require_lock()
-        shards.remove_superseded(self.folder)
-
-    def _shards(self) -> list[Shard]:
-        return shards.all_shards(self.folder)
+        self._place.remove_superseded()
 
     def _current(self) -> list[Shard]:
-        return shards.current(self._shards())
-
-    def _newest(self) -> int:
-        """The newest generation, finished or not."""
-        return max((shard.generation for shard in self._shards()), default=0)
-
-    def _remove_unfinished(self, generation: int) -> None:
-        counting = self._current()
-        left = [s for s in self._shards() if s.generation == generation and s not in counting]
-        shards.remove(self.folder, left)
+        return self._place.current()
 
     def _encode(self, records: Sequence[R], earlier: set[Key] | None = None) -> Content:
         """The bytes of a shard. No key may be among the earlier ones, to which it is added."""
@@ -190,11 +182,6 @@ class Table(Generic[R]):
         if earlier is not None:
             earlier.update(seen)
         return shard_file.encoded(table, self.layout.repetitive)
-
-    def _write(self, content: Content, generation: int, number: int, *, rest: bool = False) -> None:
-        atomic.make_folder(self.folder)
-        shard = Shard(generation, number, rest, content.tail, content.checksum)
-        shard_file.write(self.folder, shard, content)
 
     def _load(self, shard: Shard, columns: Sequence[str] | None = None) -> ArrowTable:
         return rows.load(self.folder, shard, self.layout, columns)

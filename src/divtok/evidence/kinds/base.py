@@ -63,6 +63,7 @@ class BaseKind(EvidenceKind[Reading]):
                 packs_of(rows, work.config.trace),
                 lambda t, base=base: (t.key, base, kind),
                 lambda base=base, generator=generator: _reading(work, generator, base, kind),
+                [base],
             )
 
     def find(self, work: Gathering) -> Find[Reading]:

@@ -58,6 +58,7 @@ class RewardsKind(EvidenceKind[StepRewards]):
             packs_of(rows, config.trace),
             lambda t: (t.key, prm),
             lambda: _rewards(work, prm),
+            [prm],
         )
 
     def find(self, work: Gathering) -> Find[StepRewards]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import get_args
 
 from divtok.config.engines import engine_setup, engine_setups
+from divtok.config.made_with import generator as made_with_generator
 from divtok.config.run import RunConfig
 from divtok.evidence.kind import EvidenceKind, Find, Gathering, Lacking, register
 from divtok.families.family import Generator
@@ -22,6 +23,7 @@ from divtok.store.layout import Key, Layout
 from divtok.store.notes import keep_note
 from divtok.store.responses import Response
 from divtok.store.sections import check_section
+from divtok.store.space import TRAJECTORY_BYTES_PER_TOKEN, require_space
 
 REPLIES = Layout(
     "replies",
@@ -102,6 +104,13 @@ def _ask(work: Gathering, generator: Generator, asked: Sequence[Asked], present:
         work.run.table(REPLIES).append([row.reply for row in new])
 
     setup = engine_setup(config, generator, answered=calls.answered)
+
+    def begin(missing: Sequence[Sequence[Asked]]) -> None:
+        tokens = sum(len(batch) for batch in missing) * config.evidence.reply_tokens
+        require_space(work.run.path, tokens * TRAJECTORY_BYTES_PER_TOKEN)
+        made_with = made_with_generator(setup, weights_here=config.weights_here)
+        work.run.note_maker(REPLIES.name, made_with)
+
     task = Task(
         title=f"ask {generator.model}",
         batches=chunks(asked, 1 if replies.by_row else config.generate.batch_size),
@@ -109,6 +118,7 @@ def _ask(work: Gathering, generator: Generator, asked: Sequence[Asked], present:
         open=partial(replies.open, setup, config.evidence.reply_tokens),
         keep=keep,
         note=partial(keep_note, work.run),
+        begin=begin,
     )
     fill(task, work.executor)
     calls.say_what_they_took()
