@@ -10,13 +10,17 @@ from report_samples import HOSTILE, evaluation
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.scored_group import LeftOut
+from divtok.records import Interval
 from divtok.report.notes import (
     Note,
     certified_note,
     certified_sentence,
+    happened_note,
     left_out_note,
+    mixed_note,
     near_theta_note,
     near_theta_sentence,
+    noise_floor_note,
 )
 from divtok.report.write import write_report
 
@@ -49,6 +53,11 @@ NEAR = NearTheta(
     largest_change=2,
     largest_range=3,
 )
+WITHIN_NOISE = {
+    "natural_ece": 0.04,
+    "natural_ece_floor": 0.035,
+    "natural_ece_interval": Interval(0.0, 0.081),
+}
 LEFT_OUT = LeftOut("bench", "gen", failed=1200, gold_missing=3)
 
 
@@ -58,6 +67,9 @@ def notes_about(name: str) -> list[Note]:
         left_out_note([replace(LEFT_OUT, generator=name)]),
         certified_note([replace(CERTIFIED, generator=name)]),
         near_theta_note([replace(NEAR, generator=name)]),
+        noise_floor_note([evaluation(generator=name, **WITHIN_NOISE)]),
+        mixed_note({"traces": [{"models": name, "device": d, "dtype": "x"} for d in "ab"]}),
+        happened_note([f"{name}: out of memory"]),
     ]
 
 
@@ -100,6 +112,19 @@ def test_half_precision_and_an_unknown_dtype_are_named() -> None:
     assert "half precision is assumed: the run does not say in which dtype" in unknown
 
 
+def test_only_errors_that_chance_explains_are_named_in_one_line_a_group() -> None:
+    small = evaluation("small", **WITHIN_NOISE)
+    other = evaluation("other", **WITHIN_NOISE)
+    large = evaluation("large", natural_ece_floor=0.035)
+    unknown = evaluation("unknown", natural_ece_interval=None)
+    note = noise_floor_note([small, large, other, unknown])
+    assert note.lines == (
+        "gen on bench, natural ECE in %: small 4.0 (noise floor 3.5, the true one at most 8.1), "
+        "other 4.0 (noise floor 3.5, the true one at most 8.1).",
+    )
+    assert [note.value(e) for e in (small, large, unknown)] == [True, False, None]
+
+
 def test_one_none_and_nothing_near_theta() -> None:
     one = near_theta_sentence(replace(NEAR, near=1, trajectories_near=1))
     assert one.startswith("1 of 48,211 reasoning tokens (under 0.01 %) lies within")
@@ -131,7 +156,9 @@ def test_rows_left_out_are_named_by_their_reason() -> None:
 
 def test_a_note_has_a_value_for_each_evaluation() -> None:
     found = {note.key: note.value for note in notes_about("gen")}
-    assert list(found) == ["left_out", "certified", "near_theta"]
+    assert list(found) == [
+        "left_out", "certified", "near_theta", "ece_within_noise", "mixed", "happened",
+    ]  # fmt: skip
     ours, other = evaluation(), evaluation(generator="other", benchmark="bench")
     assert found["left_out"](ours) == {"failed": 1200, "gold_missing": 3}
     assert found["left_out"](evaluation(benchmark="another")) is None

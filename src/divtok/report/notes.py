@@ -48,6 +48,7 @@ class Seen:
     evaluations: Sequence[Evaluation]
     # table -> what made its rows, as far as the run says
     makers: Mapping[str, Sequence[Mapping[str, str]]]
+    happened: Sequence[str]
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -58,6 +59,7 @@ def notes_of(seen: Seen) -> list[Note]:
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
         mixed_note(seen.makers),
+        happened_note(seen.happened),
     ]
 
 
@@ -149,6 +151,18 @@ def noise_floor_note(evaluations: Sequence[Evaluation]) -> Note:
 def _within_noise(evaluation: Evaluation) -> bool | None:
     true = evaluation.natural_ece_interval
     return None if true is None else true.low == 0
+
+
+def happened_note(happened: Sequence[str]) -> Note:
+    """What happened while rows were made, such as batches that memory made smaller."""
+    return Note(
+        key="happened",
+        heading="Note",
+        title="While it was made",
+        about="What happened while the rows of this run were made.",
+        lines=tuple(happened),
+        value=lambda _: list(happened),
+    )
 
 
 def mixed_note(makers: Mapping[str, Sequence[Mapping[str, str]]]) -> Note:

@@ -21,6 +21,7 @@ from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
+from divtok.store.notes import kept_notes
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -56,7 +57,15 @@ def results_of(run: Run, config: RunConfig) -> Results:
     counted = [(responses[key].generator, found) for key, found in counts.items()]
     evaluations = evaluate_groups(groups, config)
     notes = notes_of(
-        Seen(config.theta, counted, trace_dtypes(run), left_out, evaluations, run.makers())
+        Seen(
+            config.theta,
+            counted,
+            trace_dtypes(run),
+            left_out,
+            evaluations,
+            run.makers(),
+            kept_notes(run),
+        )
     )
     return Results(groups, evaluations, notes)
 

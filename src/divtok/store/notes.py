@@ -14,3 +14,9 @@ def keep_note(run: Run, message: str) -> None:
     """Keep a line on what happened, behind those that are there."""
     table = run.table(NOTES)
     table.append([Note(len(table.keys()), message)])
+
+
+def kept_notes(run: Run) -> list[str]:
+    """Every line that was kept, in order."""
+    rows = [note for batch in run.table(NOTES).batches() for note in batch]
+    return [note.text for note in sorted(rows, key=lambda note: note.number)]
