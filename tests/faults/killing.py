@@ -167,7 +167,8 @@ class Whole:
     tables: dict[str, list[str]]
     files: dict[str, bytes]
     seconds: float
-    steps: int
+    steps: int  # writes, syncs and renames
+    opened: int  # files, among the steps
 
 
 def left_by(folder: Path) -> tuple[dict[str, list[str]], dict[str, bytes]]:
@@ -190,12 +191,14 @@ def whole(commands: Commands, folder: Path, said: Path) -> Whole:
     def child() -> None:
         with striking(-1, die) as taken:
             code = calls(commands, said)
-            counted.write_text(str(len(taken)))
+            counted.write_text(" ".join(taken))
             os._exit(code)
 
     code = forked(child)
     assert code == 0, said.read_text()
-    return Whole(*left_by(folder), time.monotonic() - started, int(counted.read_text()))
+    seconds, steps = time.monotonic() - started, counted.read_text().split()
+    opened = sum(step.startswith("open") for step in steps)
+    return Whole(*left_by(folder), seconds, len(steps), opened)
 
 
 def random_kill(chance: random.Random, commands: Commands, said: Path, found: Whole) -> str | None:

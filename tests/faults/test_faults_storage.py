@@ -129,7 +129,7 @@ def test_killed_at_random_points(finished: Path, wholes: dict[Any, Whole], tmp_p
         "0 lost, 0 duplicated, identical tables",
     ) as figures:
         kills = {"write": 0, "time": 0, "resume": 0}
-        cases = tries(short=6, full=130)
+        cases = tries(short=3, full=130)
         for case in range(cases):
             scenario = SCENARIOS[case % len(SCENARIOS)]
             folder = tmp_path / "run"
@@ -160,7 +160,7 @@ def test_one_run_killed_over_and_over(
         "one run killed over and over, in every stage, score, sweep and report",
         "identical tables",
     ) as figures:
-        wanted, kills, done = tries(short=5, full=50), 0, False
+        wanted, kills, done = tries(short=3, full=50), 0, False
         while kills < wanted:
             commands = looking(folder) if done and chance.random() < 0.5 else making(folder)
             number, half = chance.randint(1, 120 if done else 25), chance.random() < 0.5
@@ -230,12 +230,11 @@ def test_every_nth_write_fails(finished: Path, wholes: dict[Any, Whole], tmp_pat
         "0 corrupt files, always resumable",
     ) as figures:
         failures = dict.fromkeys(kinds, 0)
-        for case in range(tries(short=6, full=120)):
+        for case in range(tries(short=3, full=240)):
             scenario = SCENARIOS[case % 3]
             commands = begin(scenario, folder, finished)
-            steps = wholes[scenario].steps
-            number = 1 + case * 37 % (steps // 3)
-            kind = kinds[case // 3 % 3]
+            kind, expected = kinds[(case + case // 3) % 3], wholes[scenario]
+            number = 1 + case * 37 % (expected.opened if kind == "short write" else expected.steps)
             code = failing(commands, said, number, kind)
             assert code == 1, (kind, number, said.read_text())
             failures[kind] += 1
@@ -247,7 +246,7 @@ def test_every_nth_write_fails(finished: Path, wholes: dict[Any, Whole], tmp_pat
                 assert left.damaged == 0
                 assert all(f.harmless or "has no run.yaml" in f.what for f in left.findings)
             assert run_child(commands, said) == 0, said.read_text()
-            assert_as_if_nothing_had_happened(folder, wholes[scenario])
+            assert_as_if_nothing_had_happened(folder, expected)
         figures |= {**failures, "corrupt files": 0, "not resumable": 0}
 
 
@@ -359,7 +358,7 @@ def test_fault_23_killed_while_writing_only_the_unfinished_shard_is_made_again(
     assert left_by(folder)[0]["trajectories"] == left_by(finished)[0]["trajectories"]
 
 
-@pytest.mark.parametrize("table", ["trajectories", "grades", "confidences"])
+@pytest.mark.parametrize("table", ["trajectories", "confidences"])
 def test_fault_24_a_damaged_shard_is_named_and_never_skipped(
     finished: Path, tmp_path: Path, table: str
 ) -> None:
@@ -376,7 +375,7 @@ def test_fault_24_a_damaged_shard_is_named_and_never_skipped(
     shard.unlink()
     assert run_child([["evaluate", str(folder)]], said) == 1  # a shard that is gone is missed, too
     assert f"{shard} was stored by this run and is gone" in said.read_text()
-    assert run_child([["verify", str(folder), "--accept"], *making(folder)], said) in (0, 1)
+    run_child([["verify", str(folder), "--accept"]], said)
     assert run_child(making(folder), said) == 0
     assert left_by(folder)[0] == left_by(finished)[0]
 
@@ -386,11 +385,12 @@ def test_fault_25_a_partly_written_file_never_has_a_final_name(
 ) -> None:
     folder, said = shutil.copytree(finished, tmp_path / "run"), tmp_path / "said"
     before = left_by(folder)
-    for number in range(1, 60, 7):  # in tables, in the list of shards and in the report's folders
+    half: list[Path] = []
+    for number in range(2, 60, 13):  # in tables, in the list of shards and in the report's folders
         assert killed_in_a_write([["report", str(folder)]], said, number, half=True)
         assert left_by(folder)[0] == before[0]
         assert all(f.harmless for f in verify(Run.open(folder)).findings)
-    half = atomic.orphans(folder)
+        half += atomic.orphans(folder)
     assert half
     assert not any(path.suffix for path in half)  # so nobody takes them for what they are not
     assert run_child([["report", str(folder)]], said) == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from console import Command, divtok
+from dying import KILLED, die, forked, striking
 from stages_samples import Row, handmade_run, small_config
 
 from divtok.errors import StoreError
@@ -181,6 +182,30 @@ def test_an_old_run_has_no_checksums_and_gets_them_when_it_is_written_to(tmp_pat
     file = run.path / "run.yaml"
     file.write_text(file.read_text()[:-50])
     assert len(wrong(run)) == 1
+
+
+def test_an_old_run_killed_while_it_gets_its_checksums_is_still_read(tmp_path: Path) -> None:
+    before = [repr(table.read()) for table in Run.open(OLD).tables]
+    for number in range(1, 200, 9):
+        run = Run.open(shutil.copytree(OLD, tmp_path / str(number)))
+
+        def first_write(run: Run = run, number: int = number) -> None:
+            with striking(number, die, half=True), run.lock():
+                run.note_maker("grades", {"by": "hand"})
+
+        code = forked(first_write)
+        again = Run.open(run.path)
+        assert [repr(table.read()) for table in again.tables] == before
+        assert stored_config(again) == stored_config(Run.open(OLD))
+        assert verify(again).sound
+        with again.lock():
+            again.note_maker("grades", {"by": "hand"})
+        assert verify(again).findings == []
+        if code == 0:
+            break
+        assert code == KILLED
+    else:
+        pytest.fail("never done")
 
 
 def test_the_verb_says_what_to_do_and_ends_on_1(tmp_path: Path, divtok: Command) -> None:

@@ -16,7 +16,7 @@ import pytest
 from store_samples import grade
 
 from divtok.errors import StoreError, UsageError
-from divtok.store import space
+from divtok.store import shards, space
 from divtok.store.run import Run, check_or_write_manifest, list_runs, run_path
 from divtok.store.space import require_space
 
@@ -341,3 +341,17 @@ def test_space_is_checked_on_the_disk_that_will_hold_the_folder(
     assert asked == [tmp_path]
     with pytest.raises(StoreError, match=r"About 3\.00 GB are needed .* only 0\.00 GB are free"):
         require_space(tmp_path, 3 * 10**9)
+
+
+def test_appending_does_not_look_through_all_shards_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create_or_open(tmp_path / "demo")
+    with run.lock():
+        run.grades.append([grade("0")])
+        with monkeypatch.context() as patch:
+            patch.setattr(shards, "all_shards", None)
+            patch.setattr(shards, "current", None)
+            for number in range(1, 5):
+                run.grades.append([grade(str(number))])
+    assert [row.key for row in run.grades.read()] == [*"01234"]

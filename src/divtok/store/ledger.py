@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class Ledger:
     def begin(self, run: str, name: str) -> None:
         """Say that a shard is about to get its name: on the disk before it does."""
         if self.listed() is None:
-            self.rewrite(run, {})
+            self.rewrite(run, [])
         self._add("begun", name, durable=True)
 
     def stored(self, name: str) -> None:
@@ -81,7 +81,7 @@ class Ledger:
         """
         self._add("stored", name, durable=False)
 
-    def rewrite(self, run: str, shards: Mapping[str, bool] | Iterable[str]) -> None:
+    def rewrite(self, run: str, shards: Iterable[str]) -> None:
         """The whole list anew, of stored shards only."""
         listed = Listed(run)
         lines = [listed.added("run", run), *(listed.added("stored", name) for name in shards)]

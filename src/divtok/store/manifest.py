@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -68,7 +68,8 @@ def parsed(path: Path, text: str, *, changed: bool = False) -> Manifest:
     if _matches(sections, own):
         return Manifest(sections, own["run"], own.get("taking_over", False), own["makers"])
     if changed:
-        return Manifest(sections)
+        makers = cast(dict[str, Any], own).get("makers") if isinstance(own, dict) else None
+        return Manifest(sections, makers=makers if isinstance(makers, dict) else {})
     raise damaged(path, "its content does not match its checksum")
 
 
@@ -105,3 +106,25 @@ def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(cast(dict[str, Any], value).values())
     return cast(list[Any], value) if isinstance(value, list) else []
+
+
+def differences(stored: object, given: object) -> list[str]:
+    """Every leaf that differs, as 'dotted.key: stored -> given'."""
+    old, new = dict(_leaves(stored)), dict(_leaves(given))
+    return [
+        f"{'.'.join(path)}: {old.get(path, '(absent)')} -> {new.get(path, '(absent)')}"
+        for path in sorted(old.keys() | new.keys())
+        if old.get(path) != new.get(path)
+    ]
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Paths and JSON texts; texts, because in Python 1, 1.0 and True are equal."""
+    if isinstance(value, dict) and value:
+        for name, child in value.items():
+            yield from _leaves(child, (*path, name))
+    elif isinstance(value, list) and value:
+        for index, child in enumerate(value):
+            yield from _leaves(child, (*path, str(index)))
+    else:
+        yield path, json.dumps(value)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -197,9 +197,8 @@ class Run:
         try:
             path = self.path / MANIFEST_FILE
             text = _read_text(path)
-            self._take_over(
-                Manifest() if text is None else manifest.parsed(path, text, changed=True)
-            )
+            found = None if text is None else manifest.parsed(path, text, changed=True)
+            self._take_over(found or Manifest())
         finally:
             self._lock.release()
 
@@ -298,7 +297,7 @@ class Run:
 
 
 def check_or_write_manifest(
-    run: Run, manifest: Mapping[str, Any], *, section: str | None = None
+    run: Run, identity: Mapping[str, Any], *, section: str | None = None
 ) -> None:
     """Write down what the rows depend on, or refuse to mix them with rows made otherwise.
 
@@ -311,13 +310,13 @@ def check_or_write_manifest(
             f"{run.path} holds rows but no {MANIFEST_FILE}, so what made them is not known.",
             next_step=f"Put {MANIFEST_FILE} back, or use another run name.",
         )
-    given = json.loads(json.dumps(manifest, allow_nan=False))
+    given = json.loads(json.dumps(identity, allow_nan=False))
     if section is not None:
         given = {**(stored or {}), section: given}
     if stored is None or (section is not None and section not in stored):
         run.write_manifest(given)
         return
-    differences = _differences(stored, given)
+    differences = manifest.differences(stored, given)
     if differences:
         raise StoreError(
             f"The rows in {run.path} were made with another configuration "
@@ -391,25 +390,3 @@ def _without_end(text: str) -> tuple[str, str]:
     """The text of run.yaml before its last line, and that line; empty where it has none."""
     start = text.rfind("\n", 0, len(text) - 1) + 1
     return (text[:start], text[start:]) if _CONFIG_END.fullmatch(text, start) else (text, "")
-
-
-def _differences(stored: object, given: object) -> list[str]:
-    """Every leaf that differs, as 'dotted.key: stored -> given'."""
-    old, new = dict(_leaves(stored)), dict(_leaves(given))
-    return [
-        f"{'.'.join(path)}: {old.get(path, '(absent)')} -> {new.get(path, '(absent)')}"
-        for path in sorted(old.keys() | new.keys())
-        if old.get(path) != new.get(path)
-    ]
-
-
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Paths and JSON texts; texts, because in Python 1, 1.0 and True are equal."""
-    if isinstance(value, dict) and value:
-        for name, child in value.items():
-            yield from _leaves(child, (*path, name))
-    elif isinstance(value, list) and value:
-        for index, child in enumerate(value):
-            yield from _leaves(child, (*path, str(index)))
-    else:
-        yield path, json.dumps(value)
