@@ -57,7 +57,7 @@ LOAD_SERVER_PAIR = {
     "p_server": "servers",
     "q_server": "servers",
     **dict.fromkeys(["p_tokenizer", "q_tokenizer", "p_revision", "q_revision"]),
-    **dict.fromkeys(["p_served_name", "q_served_name", "top_k", "form"]),
+    **dict.fromkeys(["p_served_name", "q_served_name", "top_k", "form", "precision"]),
 }
 OUTPUT = {"tokens", "as_json"}
 

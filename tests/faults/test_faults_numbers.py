@@ -166,7 +166,8 @@ def test_fault_14_one_class_only_has_no_auroc_and_says_why() -> None:
     )
     assert (found.auroc, found.natural_auroc, found.ece) == (None, None, None)
     assert found.reason is not None
-    assert found.reason == "every scored response is correct: no AUROC and no balanced draw"
+    why = "every scored response is correct: no AUROC and no balanced draw"
+    assert found.reason.startswith(why)
 
 
 # Measures

@@ -54,7 +54,7 @@ def work():
 
 chat_calls.results_of = partial(many.results_of, rows_per_group=rows_per_keep)
 sys.modules["divtok.cli.app"] = type(sys)("divtok.cli.app")
-sys.modules["divtok.cli.app"].app = lambda standalone_mode: work()
+sys.modules["divtok.cli.app"].app = lambda **_: work()
 cli.main()
 """
 

@@ -109,7 +109,8 @@ def test_a_kernel_that_is_wrong_in_one_column_fails_the_check(
 
     def wrong(p: Any, q: Any, tokens: Any, width: int, out: Any, **options: Any) -> None:
         right(p, q, tokens, width, out, **options)
-        out[kernels.COLUMNS.index(name)] -= 5e-6  # little enough to be cut to the range
+        column = out[kernels.COLUMNS.index(name)]
+        column[column > 0.01] -= 5e-6  # inside the range, where only the comparison sees it
 
     monkeypatch.setattr(cuda, "row_kernel", wrong)
     (finding,) = kernels.check(CPU)
