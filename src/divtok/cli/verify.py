@@ -59,7 +59,8 @@ def verify(
             kind = "note" if finding.harmless else "wrong"
             put(visible(f"{kind}: {finding.what} {finding.next_step}"))
         wrong = sum(not finding.harmless for finding in found.findings)
-        verdict = "nothing is wrong" if found.sound else f"{wrong} findings"
+        wrong_ones = "1 finding" if wrong == 1 else f"{wrong:,} findings"
+        verdict = "nothing is wrong" if found.sound else wrong_ones
         put(visible(f"{store.path}: {found.shards:,} shards, {rows:,} rows read; {verdict}"))
     if not found.sound:
         raise typer.Exit(EXIT_ERROR)
