@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from level_samples import expanded_levels
 
 from divtok.evaluate import metrics, resampling
-from divtok.evaluate.resampling import auroc_interval, problem_numbers
+from divtok.evaluate.resampling import (
+    auroc_interval,
+    percentile_interval,
+    problem_numbers,
+)
 
 
 @pytest.fixture
@@ -25,14 +30,27 @@ def copied(rows, metric, *, resamples, seed):
     for _ in range(resamples):
         drawn = np.concatenate([members[p] for p in rng.integers(len(members), size=len(members))])
         values.append(metric(score[drawn], correct[drawn]))
-    return np.quantile(values, [0.025, 0.975])
+    return np.quantile(values, expanded_levels(len(members)))
 
 
 def test_auroc_interval_equals_resampling_with_copies(rows):
     found = auroc_interval(*rows, resamples=200, seed=7).interval
     expected = copied(rows, metrics.auroc, resamples=200, seed=7)
     assert found is not None
-    np.testing.assert_allclose([found.low, found.high], expected, atol=1e-12)
+    np.testing.assert_allclose([found.low, found.high], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("problems", [10, 30, 100, 1000])
+def test_few_problems_take_the_percentiles_of_student_s_t(problems):
+    spread = np.linspace(0, 1, 100_001)  # whose quantiles are their levels
+    found = percentile_interval(spread, problems)
+    assert (found.low, found.high) == pytest.approx(expanded_levels(problems), abs=2e-4)
+    assert found.low < 0.025 or problems == 1000
+
+
+def test_one_problem_has_values_that_do_not_differ():
+    found = percentile_interval(np.full(50, 0.7), 1)
+    assert (found.low, found.high) == (0.7, 0.7)
 
 
 def test_chunks_do_not_change_the_interval(rows, monkeypatch):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from divtok.errors import DataError
 from divtok.evaluate.metrics import auroc
-from divtok.evaluate.resampling import LEVELS, times_drawn
+from divtok.evaluate.resampling import percentile_interval, times_drawn
 from divtok.evaluate.scored_group import ScoredGroup
 
 
@@ -146,15 +146,15 @@ def within_length(
     counts, lengths = (
         _resampled(won, pairs, resamples=resamples, seed=seed) for won in (count_won, length_won)
     )
-    low, high = np.quantile(counts, LEVELS)
-    gain_low, gain_high = np.quantile(counts - lengths, LEVELS)
+    interval = percentile_interval(counts, len(names))
+    gain = percentile_interval(counts - lengths, len(names))
     return WithinLength(
         count=float(count_won.sum() / total),
         length=float(length_won.sum() / total),
-        low=float(low),
-        high=float(high),
-        gain_low=float(gain_low),
-        gain_high=float(gain_high),
+        low=interval.low,
+        high=interval.high,
+        gain_low=gain.low,
+        gain_high=gain.high,
         problems=len(names),
     )
 
