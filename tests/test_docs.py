@@ -36,6 +36,12 @@ def test_the_cli_reference_is_up_to_date():
     )
 
 
+def test_the_page_on_reliability_is_up_to_date():
+    from tools.reliability import PAGE, page
+
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python tools/reliability.py"
+
+
 def anchors(page: Path) -> list[str]:
     """What links to the headings of a page end in, by GitHub's rule."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
