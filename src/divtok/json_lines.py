@@ -14,9 +14,8 @@ from divtok.errors import DataError
 
 LARGEST_LINE = 16 * 2**20  # bytes; parsed, JSON takes up to some twenty times as much memory
 LARGEST_FILE = 128 * 2**20  # of a file that is one JSON text
-MOST_LEVELS = (
-    200  # of objects and lists inside each other, far below what breaks Python's own stack
-)
+# Of objects and lists inside each other, far below what breaks Python's own stack.
+MOST_LEVELS = 200
 
 
 def read_bytes(path: Path, *, next_step: str) -> bytes:

@@ -1,8 +1,8 @@
 """Write exhibits: each table and figure as files, and one HTML page with all of them.
 
-The page includes its figures, so that it can be sent on its own. Text from runs and recipes
-is escaped by the template engine; should any slip through, the page's policy of content lets it run
-nothing and fetch nothing.
+The page includes its figures, so that it can be sent on its own. Text from runs and recipes is
+escaped by the template engine; should any slip through, the page's content security policy lets it
+run nothing and fetch nothing.
 """
 
 from __future__ import annotations
