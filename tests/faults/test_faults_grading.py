@@ -150,7 +150,7 @@ def test_fuzzed_answers_and_blow_ups(tmp_path: Path) -> None:
         "0 crashes, hangs or code run; time-outs reported; 0 orphan processes",
     ) as figures:
         answers = tries(short=300, full=50_000)
-        blown = blow_ups(tries(short=20, full=200))
+        blown = blow_ups(tries(short=10, full=200))
         cases = chain(fuzzed_answers(answers, trap), (("7", answer) for answer in blown))
         kinds: Counter[str] = Counter()
         verdicts: Counter[Verdict] = Counter()
