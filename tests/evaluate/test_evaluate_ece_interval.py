@@ -79,7 +79,13 @@ def test_chunks_do_not_change_it(monkeypatch):
     rows = responses(30, 0.1)
     whole = estimate(rows)
     monkeypatch.setattr(resampling, "_CELLS_AT_ONCE", 100)
-    assert estimate(rows) == whole
+    chunked = estimate(rows)
+    # How a product of matrices is summed depends on its size, and on the processor.
+    assert figures(chunked) == pytest.approx(figures(whole), rel=1e-12)
+
+
+def figures(found):
+    return [found.debiased, found.floor, found.interval.low, found.interval.high]
 
 
 def test_few_problems_have_no_interval():
