@@ -1,8 +1,9 @@
 r"""Is an answer the same as the gold answer? The rules that need no computer algebra.
 
 `decide` settles what exact rules can settle (equal strings, plain numbers, words, choice letters,
-numerals with a base, formulas and lists of them that are read for certain) and says what must not be parsed at all. It returns None for the rest, which
-the symbolic comparison in a worker process takes on. It is safe on any input and starts nothing.
+numerals with a base, formulas and lists of them that are read for certain) and says what must not
+be parsed at all. It returns None for the rest, which the symbolic comparison in a worker process
+takes on. It is safe on any input and starts nothing.
 """
 
 from __future__ import annotations

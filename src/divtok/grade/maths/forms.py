@@ -119,7 +119,7 @@ class Algebra:
         return result
 
     def same(self, left: Form, right: Form) -> bool:
-        """Whether two forms are equal. Where they are not and neither is loose, the values differ."""
+        """Whether two forms are equal; where not, and neither is loose, the values differ."""
         cross = self._product(left.top, right.bottom)
         return cross == self._product(right.top, left.bottom)
 

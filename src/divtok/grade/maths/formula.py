@@ -1,4 +1,4 @@
-r"""One formula, read exactly: \frac{1+\sqrt5}{2}, 2\pi r^2, -\frac12\ln|x|, a scalar times a matrix.
+r"""One formula, read exactly: \frac{1+\sqrt5}{2}, 2\pi r^2, \frac12\ln|x|, a scalar times a matrix.
 
 Recursive descent over `tokens`, in this process and without computer algebra: what it reads, it
 reads for certain. Where people read a spelling in two ways (1/2x, \ln 2x, f(3), a b/c) it is

@@ -12,7 +12,7 @@ r"""Answers of several values: lists, tuples, sets, intervals, \pm, and values w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from divtok.grade.maths.forms import Algebra, Form, Unread
@@ -106,8 +106,8 @@ def _same_in_any_order(
     return False if any(all(cell is False for cell in line) for line in lines) else None
 
 
-def _all(verdicts: object) -> bool | None:
-    found = list(verdicts)  # type: ignore[call-overload]
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    found = list(verdicts)
     if False in found:
         return False
     return None if None in found else True
@@ -132,14 +132,14 @@ class _Values:
         left, right = _endless(gold.text), _endless(answer.text)
         if left or right:
             return left == right if left and right else None
-        numbers = read_number(gold.text), read_number(answer.text)
-        if numbers[0] is not None and numbers[1] is not None:
-            return same_number(*numbers)
-        values = self._value(gold.text), self._value(answer.text)
-        if values[0] is None or values[1] is None:
+        number, other = read_number(gold.text), read_number(answer.text)
+        if number is not None and other is not None:
+            return same_number(number, other)
+        value, given = self._value(gold.text), self._value(answer.text)
+        if value is None or given is None:
             return None
         try:
-            return self._same_values(*values)
+            return self._same_values(value, given)
         except Unread:
             return None
 

@@ -25,8 +25,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma tau "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell".split()
+    re.findall(
+        r"\w+",
+        "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma tau "
+        "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
+    )
 )
 _SYNONYMS = {
     r"\cdot": "*",
@@ -45,7 +48,7 @@ _SYNONYMS = {
 _KEPT = frozenset({r"\frac", r"\sqrt", r"\binom", r"\begin", r"\end"})
 # Two letters side by side are a product, unless they are a word.
 _SHORT_WORDS = frozenset(
-    "am an as at be by do go he if in is it me my no of on or so to up us we".split()
+    re.findall(r"\w+", "am an as at be by do go he if in is it me my no of on or so to up us we")
 )
 
 

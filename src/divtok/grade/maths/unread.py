@@ -54,11 +54,16 @@ def unread(name: str, notation: str | None = None) -> Judgement:
     return undetermined("unread", f"{name} cannot be read{what}")
 
 
+def leaves_a_gap(normalized: str) -> bool:
+    """Nothing is said ("x = ?", "((", "="): as a gold answer it cannot decide anything."""
+    return _GAP.fullmatch(_TEXT.sub(r" \1 ", normalized).rpartition("=")[2]) is not None
+
+
 def says_no_value(normalized: str) -> bool:
     """Words, perhaps with numbers, or a gap that was left open ("x = ?"): there is no notation in
     either that could have been misread."""
     words = _TEXT.sub(r" \1 ", normalized)
-    if _GAP.fullmatch(words.rpartition("=")[2]):
+    if leaves_a_gap(normalized):
         return True
     prose = _PROSE.fullmatch(words) or _WHOLE_TEXT.fullmatch(normalized)
     return prose is not None and _WORD.search(words) is not None
