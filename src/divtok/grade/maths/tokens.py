@@ -27,8 +27,8 @@ _TOKEN = re.compile(
 _GREEK = frozenset(
     re.findall(
         r"\w+",
-        "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma tau "
-        "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
+        "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma "
+        "tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
     )
 )
 _SYNONYMS = {
