@@ -132,10 +132,10 @@ def complex_spellings(a: int, b: int) -> Spellings:
 
 def matrix_spellings(k: int, entries: list[int]) -> Spellings:
     a, b, c, d = entries
-    scaled = [k * entry for entry in entries]
+    e, f, g, h = (k * entry for entry in entries)
     return [
         rf"{k}\begin{{pmatrix}} {a} & {b} \\ {c} & {d} \end{{pmatrix}}",
-        rf"\begin{{bmatrix}} {scaled[0]} & {scaled[1]} \\ {scaled[2]} & {scaled[3]} \end{{bmatrix}}",
+        rf"\begin{{bmatrix}} {e} & {f} \\ {g} & {h} \end{{bmatrix}}",
         rf"\frac{{{2 * k}}}{{2}} \begin{{pmatrix}} {a} & {b} \\ {c} & {d} \end{{pmatrix}}",
     ]
 
