@@ -15,6 +15,10 @@ from divtok.records import Sampling, Statement, Trajectory
 ENDLESS = r"\sum_{k=1}^{10000000000} \frac{1}{k^k}"
 
 
+# Equal, but not by the exact rules: a worker has to compare these.
+FOR_A_WORKER = (r"[0,\infty)", r"x \ge 0")
+
+
 def trajectory(key: str, text: str, protocol: str = "cot") -> Trajectory:
     return Trajectory(
         key=key,

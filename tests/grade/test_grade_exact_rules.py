@@ -61,6 +61,8 @@ def verdict(gold: str, answer: str) -> Verdict | None:
         ("7", "She has 7 coins."),
         (r"\boxed{5}", "$5$"),
         ("(x+1)", r"\left( x + 1 \right)"),
+        ("x+1", "1+x"),
+        ("abc", "cab"),
     ],
 )
 def test_one_value_in_two_spellings_is_correct(gold: str, answer: str) -> None:
@@ -84,6 +86,9 @@ def test_one_value_in_two_spellings_is_correct(gold: str, answer: str) -> None:
         ("A", "B"),
         ("A", r"\textbf{(B)} 17"),
         ("odd", r"\text{even}"),
+        ("5", "5 or 6"),
+        ("5", "5x"),
+        ("5", "5 pi"),
     ],
 )
 def test_another_value_is_incorrect(gold: str, answer: str) -> None:
@@ -94,15 +99,11 @@ def test_another_value_is_incorrect(gold: str, answer: str) -> None:
     ("gold", "answer"),
     [
         ("5", "5 million"),
-        ("5", "5 or 6"),
-        ("5", "5x"),
-        ("5", "5 pi"),
         ("7", "It is not 7"),
         ("7", "less than 7"),
         ("7", "7 times 2"),
-        ("x+1", "1+x"),
         ("1", r"\sin^2 x + \cos^2 x"),
-        ("abc", "cab"),
+        ("word", "drow"),
         ("5", r"\frac{5}{0}"),
         ("11/2", r"3\frac{5}{2}"),
     ],

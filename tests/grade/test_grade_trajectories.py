@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 import pytest
-from grade_samples import ENDLESS, my_workers, trajectory, workers_of
+from grade_samples import ENDLESS, FOR_A_WORKER, my_workers, trajectory, workers_of
 
 from divtok.errors import UsageError
 from divtok.grade import grade_trajectories
@@ -163,7 +163,9 @@ def test_wrong_options_are_refused_before_anything_is_read(options: dict[str, in
 @linux_only
 def test_an_abandoned_iteration_leaves_no_worker() -> None:
     before = set(my_workers())
-    pairs = [(trajectory(str(n), r"\boxed{x+x}"), "2x") for n in range(50)]
+    pairs = [
+        (trajectory(str(n), rf"\boxed{{{FOR_A_WORKER[1]}}}"), FOR_A_WORKER[0]) for n in range(50)
+    ]
     grades = grade_trajectories(iter(pairs), workers=2)
     next(grades)
     assert set(my_workers()) - before
@@ -175,10 +177,10 @@ def test_an_abandoned_iteration_leaves_no_worker() -> None:
 def test_a_worker_that_dies_is_replaced_and_its_answer_tried_again() -> None:
     before = set(my_workers())
     with WorkerPool(workers=1) as pool:
-        assert pool.submit(Case("2x", "x+x", 20)).result().verdict == "correct"
+        assert pool.submit(Case(*FOR_A_WORKER, 20)).result().verdict == "correct"
         [worker] = set(my_workers()) - before
         os.kill(worker, signal.SIGKILL)
-        assert pool.submit(Case("2x", "x+x", 20)).result().verdict == "correct"
+        assert pool.submit(Case(*FOR_A_WORKER, 20)).result().verdict == "correct"
         assert worker not in my_workers()
 
 
@@ -219,7 +221,7 @@ def test_no_worker_outlives_its_parent(ending: str) -> None:
     code = f"""
 import threading
 from divtok.grade import grade_answer
-grade_answer(gold="2x", answer="x+x")
+grade_answer(gold={FOR_A_WORKER[0]!r}, answer={FOR_A_WORKER[1]!r})
 threading.Thread(
     target=grade_answer,
     kwargs=dict(gold="3", answer={ENDLESS!r}, time_limit=2.0),

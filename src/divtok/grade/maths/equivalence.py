@@ -1,8 +1,9 @@
 r"""Is an answer the same as the gold answer? The rules that need no computer algebra.
 
 `decide` settles what exact rules can settle (equal strings, plain numbers, words, choice letters,
-numerals with a base) and says what must not be parsed at all. It returns None for the rest, which
-the symbolic comparison in a worker process takes on. It is safe on any input and starts nothing.
+numerals with a base, formulas and lists of them that are read for certain) and says what must not
+be parsed at all. It returns None for the rest, which the symbolic comparison in a worker process
+takes on. It is safe on any input and starts nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from divtok.grade.maths.numbers import (
     read_stated_number,
     same_number,
 )
+from divtok.grade.maths.shapes import same as same_shape
 from divtok.grade.maths.unread import different
 from divtok.protocols.boxed import BOX_COMMAND, find_boxed
 from divtok.records import Verdict
@@ -44,7 +46,7 @@ def decide(*, gold: str, answer: str) -> Judgement | None:
     for text, name in ((gold, "gold"), (answer, "answer")):
         if reason := too_complex(text, name):
             return Judgement(Verdict.UNDETERMINED, reason)
-    for same in (_same_choice, _same_based_number, _same_plain_number, _same_words):
+    for same in (_same_choice, _same_based_number, _same_plain_number, _same_words, same_shape):
         if (verdict := same(gold, answer)) is not None:
             return CORRECT if verdict else different(gold=written[0], answer=written[1])
     return None

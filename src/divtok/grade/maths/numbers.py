@@ -1,4 +1,5 @@
-r"""Plain numbers, read exactly: 073, 1,000, -3/4, \frac{1}{2}, 2\frac{1}{3}, 12.50, 28%, 12_7.
+r"""Plain numbers, read exactly: 073, 1,000, -3/4, \frac{1}{2}, 2\frac{1}{3}, 12.50, 28%, 12_7,
+3 \cdot 10^{-5}.
 
 Exact rationals only, by pattern and never by evaluation: an answer with any other operator in it
 is not a plain number, and is left to the symbolic comparison.
@@ -26,6 +27,8 @@ _NUMBER = re.compile(
             \s?(?:\{{\s?(?P<bottom>{_INTEGER})\s?\}}|(?P<bottom1>\d))
       | (?P<left>{_INTEGER})\s?/\s?(?P<right>{_INTEGER})
       | (?P<plain>{_UNSIGNED})
+        (?:\s?\\(?:cdot|times)\s?10\s?\^\s?(?:\{{\s?(?P<power>[-+]?\d{{1,3}})\s?\}}|(?P<power1>\d)(?!\d)))?
+      | 10\s?\^\s?(?:\{{\s?(?P<ten>[-+]?\d{{1,3}})\s?\}}|(?P<ten1>\d)(?!\d))
     )
     (?:\s?(?P<percent>%|percentage|percent|pct|\\text\{{\s?(?:percent|pct)\s?\}}))?
     """,
@@ -78,6 +81,18 @@ def read_number(normalized: str) -> PlainNumber | None:
         return None
     decimal = "." in (match["plain"] or "")
     return PlainNumber(-value if match["sign"] == "-" else value, decimal, bool(match["percent"]))
+
+
+def without_unit(normalized: str) -> str:
+    r"""A value without the unit in a text command behind it: 3\sqrt{2} \text{ cm}^2."""
+    start = normalized.rfind(r"\text{")
+    if (
+        start <= 0
+        or not _TEXT_UNIT.fullmatch(normalized, start)
+        or not _is_unit(normalized[start:])
+    ):
+        return normalized
+    return normalized[:start].rstrip()
 
 
 def read_stated_number(sentence: str) -> PlainNumber | None:
@@ -140,7 +155,11 @@ def _terminates(value: Fraction) -> bool:
 
 def _value(match: re.Match[str]) -> Fraction | None:
     if match["plain"]:
-        return Fraction(match["plain"].replace(",", "").replace(" ", ""))
+        value = Fraction(match["plain"].replace(",", "").replace(" ", ""))
+        power = match["power"] or match["power1"]
+        return value if power is None else value * Fraction(10) ** int(power)
+    if ten := match["ten"] or match["ten1"]:
+        return Fraction(10) ** int(ten)
     top = int((match["top"] or match["top1"] or match["left"]).replace(",", ""))
     bottom = int((match["bottom"] or match["bottom1"] or match["right"]).replace(",", ""))
     if bottom == 0:

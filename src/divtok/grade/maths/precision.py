@@ -17,6 +17,7 @@ from divtok.grade.maths.numbers import RELATIVE_TOLERANCE
 
 EXACT_TOLERANCE = 1e-12
 WORKING_DIGITS = 30
+FAR_DIGITS = 200
 MAX_EXPONENT_BITS = 1000
 # Kept as they are written until they are asked for a value.
 UNDONE = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit, sympy.Derivative)
@@ -98,7 +99,21 @@ def _agree(gold: Any, answer: Any) -> bool:
         return True
     rounded = gold.has(sympy.Float) or answer.has(sympy.Float)
     tolerance = float(RELATIVE_TOLERANCE) if rounded else EXACT_TOLERANCE
-    return _alike(values[0], values[1], tolerance)
+    if not _alike(values[0], values[1], tolerance):
+        return False
+    return rounded or not _differ_far_behind(gold, answer)
+
+
+def _differ_far_behind(gold: Any, answer: Any) -> bool:
+    """Whether two exact numbers that agree to thirty digits are different all the same."""
+    if not gold.is_number or not answer.is_number:
+        return False
+    try:
+        rest = sympy.N(gold - answer, 5, maxn=FAR_DIGITS)
+    except NO_VALUE:
+        return False
+    # A sum that cancelled as far as it was worked out has a precision of one bit.
+    return bool(rest.is_number and rest != 0 and getattr(rest, "_prec", 1) > 1)
 
 
 def _alike(gold: Any, answer: Any, tolerance: float) -> bool:

@@ -25,7 +25,7 @@ from sympy.core.sympify import SympifyError
 from divtok.grade.judgement import CORRECT, INCORRECT, Judgement, undetermined
 from divtok.grade.maths.equivalence import prepare
 from divtok.grade.maths.precision import UNDONE, agree, agree_as_complex, agree_when_done, bits
-from divtok.grade.maths.unread import different, says_no_value, unread
+from divtok.grade.maths.unread import different, leaves_a_gap, says_no_value, unread
 from divtok.protocols.boxed import BOX_COMMAND
 
 MAX_BITS = 2.0**22  # more than a million decimal digits
@@ -59,7 +59,7 @@ def compare(*, gold: str, answer: str) -> Judgement:
     judgement = different(gold=written[0], answer=written[1])
     if judgement is not INCORRECT:
         return judgement
-    if not _is_read(gold, gold_readings):
+    if leaves_a_gap(gold) or not _is_read(gold, gold_readings):
         return unread("gold")
     if not _is_read(answer, answer_readings):
         return unread("answer")
@@ -70,7 +70,7 @@ def compare(*, gold: str, answer: str) -> Judgement:
         if same:
             return CORRECT
     if agree_as_complex(gold_readings, answer_readings):
-        return undetermined("unread", "equal only where i is the imaginary unit")
+        return CORRECT
     return INCORRECT
 
 

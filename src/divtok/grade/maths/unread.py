@@ -17,7 +17,11 @@ _UNREAD = {
     "a modulus": re.compile(rf"\\(?:[bp]?mod|pod){_END}|(?<![a-zA-Z\\])mod{_END}"),
     "dots": re.compile(rf"[\d),+*-]\s?(?:\.\.\.|…|\\[lcdv]?dots[bcimo]?{_END})"),
     "a bar over figures": re.compile(r"\\(?:overline|bar|dot)\s?\{[^{}\d+-]*+[\d+-]"),
-    "a power of ten without a sign": re.compile(r"\de[+-]?\d|\d\s?[xX]\s?10\s?\^"),
+    "a power of ten without a sign": re.compile(r"\d\s?[xX]\s?10\s?\^"),
+    # 2e-1 is 0.2 to a program and 4.43 to a mathematician; 1e-1, 2.5e-1 and 2e-01 are clear.
+    "a power of ten or Euler's number": re.compile(
+        r"(?<![\w.\\^])(?:[02-9]|[1-9]\d{1,8}+)e[-+]\d(?![\w.])"
+    ),
     "a command without a backslash": re.compile(r"(?<![a-zA-Z\\])(?:frac|sqrt|binom)\s?\{"),
     "a number of choices": re.compile(
         r"(?<![a-zA-Z])[ACP]\}?(?:_\{?\d+\}?\^\{?\d+\}?|\^\{?\d+\}?_\{?\d+\}?)"
@@ -50,11 +54,16 @@ def unread(name: str, notation: str | None = None) -> Judgement:
     return undetermined("unread", f"{name} cannot be read{what}")
 
 
+def leaves_a_gap(normalized: str) -> bool:
+    """Nothing is said ("x = ?", "((", "="): as a gold answer it cannot decide anything."""
+    return _GAP.fullmatch(_TEXT.sub(r" \1 ", normalized).rpartition("=")[2]) is not None
+
+
 def says_no_value(normalized: str) -> bool:
     """Words, perhaps with numbers, or a gap that was left open ("x = ?"): there is no notation in
     either that could have been misread."""
     words = _TEXT.sub(r" \1 ", normalized)
-    if _GAP.fullmatch(words.rpartition("=")[2]):
+    if leaves_a_gap(normalized):
         return True
     prose = _PROSE.fullmatch(words) or _WHOLE_TEXT.fullmatch(normalized)
     return prose is not None and _WORD.search(words) is not None
