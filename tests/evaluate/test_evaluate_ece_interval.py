@@ -84,6 +84,24 @@ def test_chunks_do_not_change_it(monkeypatch):
     assert figures(chunked) == pytest.approx(figures(whole), rel=1e-12)
 
 
+def test_an_estimator_that_is_always_wrong_stays_within_one():
+    correct = np.arange(400) % 200 == 0
+    found = estimate((np.full(400, 1.0), correct, np.repeat(np.arange(100), 4)))
+    assert found.interval.high == 1.0
+    assert found.interval.low <= ece(np.full(400, 1.0), correct) == pytest.approx(0.995)
+
+
+def test_luck_does_not_shrink_the_interval_to_nothing():
+    """Right exactly as often as was said in every bin: no gap at all, which chance rarely shows."""
+    n = 400
+    correct = np.arange(n) % 10 < 3
+    found = estimate((np.full(n, 0.3), correct, np.arange(n)))
+    standard_error = np.sqrt(0.3 * 0.7 / n)
+    assert found.interval.low == 0.0
+    # Taken as the 16th percentile of chance, 0.2 standard errors, so up to 0.2 + 1.96 of them.
+    assert found.interval.high == pytest.approx(2.16 * standard_error, rel=0.2)
+
+
 def figures(found):
     return [found.debiased, found.floor, found.interval.low, found.interval.high]
 

@@ -5,10 +5,10 @@ estimator shows its noise floor, not 0, and a bootstrap adds the same bias a sec
 question is turned round: which true ECEs would have led to the measured one?
 
 How far chance moves the gap of each bin is taken from resamples of whole problems. A true ECE can
-be spread over the bins in many ways, and for one true ECE the measured value is lowest where all
-bins share it alike and highest where few bins hold all of it. Both are tried, and the interval
-holds every true ECE that either of them makes likely. What is likely is decided by the likelihood
-ratio (Feldman and Cousins 1998), so that an interval that begins at 0 is not wider than it must be.
+be spread over the bins in many ways, and for one true ECE the measured value is highest where few
+bins hold all of it and lowest where all bins share it alike. The interval takes both in: it begins
+at the true ECE that would rarely show as much as was measured even in few bins, and ends at the one
+that would rarely show as little even in all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index
 from divtok.evaluate.resampling import times_drawn
 from divtok.records import Interval
 
-MISSES = 0.05
+TAIL = 0.025  # how often each end may miss
+# Less than a calibrated estimator shows in this share of cases is luck and says no more than that:
+# without it the interval would shrink to nothing (power-constrained limits, Cowan and others 2011).
+_LUCK = 0.16
 # With fewer the resamples say too little about chance: see docs/reliability.md.
 FEWEST_PROBLEMS = 20
 FEWEST_IN_A_BIN = 10  # responses, on average over the bins that hold any
@@ -87,12 +90,28 @@ def _estimate(gap: Floats, noise: Floats) -> tuple[float, Interval]:
     spread = noise.std(axis=0)
     # At the last of these even the luckiest resample shows more than was measured.
     true = np.linspace(0.0, measured + 1.1 * most_by_chance, _STEPS)
-    ways = [
-        _Way.of(measured, true, gaps, noise)
-        for gaps in (_in_few_bins(gap, spread, true), _in_all_bins(gap, spread, true))
-    ]
-    low, high = _ends(true, np.maximum(ways[0].margin, ways[1].margin))
-    return (ways[0].debiased + ways[1].debiased) / 2, Interval(low=low, high=high)
+    few = _shown(_in_few_bins(gap, spread, true), noise)
+    alike = _shown(_in_all_bins(gap, spread, true), noise)
+    at_least = max(measured, float(np.quantile(alike[0], _LUCK)))
+    interval = Interval(
+        low=_true_ece(true, np.quantile(few, 1 - TAIL, axis=1), measured),
+        high=min(
+            _true_ece(true, np.quantile(alike, TAIL, axis=1), at_least), 1.0
+        ),  # no ECE is more
+    )
+    on_average = [_true_ece(true, shown.mean(axis=1), measured) for shown in (few, alike)]
+    return sum(on_average) / 2, interval
+
+
+def _shown(gaps: Floats, noise: Floats) -> Floats:
+    """[S, R] the ECE that each resample would show at each true ECE, from gaps [S, M]."""
+    return np.stack([np.abs(row + noise).sum(axis=1) for row in gaps])
+
+
+def _true_ece(true: Floats, shown: Floats, measured: float) -> float:
+    """The true ECE at which so much is shown, [S] for all; 0 where chance alone shows more."""
+    rising = np.maximum.accumulate(shown)
+    return 0.0 if measured <= rising[0] else float(np.interp(measured, rising, true))
 
 
 def _in_few_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
@@ -116,48 +135,3 @@ def _in_few_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
 def _in_all_bins(gap: Floats, spread: Floats, true: Floats) -> Floats:
     """[S, M] gaps that add up to each true ECE, the same number of standard deviations each."""
     return np.where(gap < 0, -1.0, 1.0) * spread / spread.sum() * true[:, None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Way:
-    """One way to spread a true ECE over the bins, at every true ECE that is tried.
-
-    Where `margin` [S] is 0 or more, the measured ECE is likely. `debiased` is the true ECE that
-    leads to the measured one on average, or 0 where the noise floor is above it.
-    """
-
-    margin: Floats
-    debiased: float
-
-    @classmethod
-    def of(cls, measured: float, true: Floats, gaps: Floats, noise: Floats) -> _Way:
-        shown = np.stack([np.abs(row + noise).sum(axis=1) for row in gaps])  # [S, R]
-        mean, sd = shown.mean(axis=1), shown.std(axis=1)
-
-        def log_likelihood(values: Floats) -> Floats:
-            return -0.5 * ((values - mean[:, None]) / sd[:, None]) ** 2 - np.log(sd)[:, None]
-
-        at = np.linspace(min(shown.min(), measured), max(shown.max(), measured), 5 * _STEPS)
-        best = log_likelihood(at[None, :]).max(axis=0)
-
-        def ratio(values: Floats) -> Floats:
-            return log_likelihood(values) - np.interp(values, at, best)
-
-        least = np.quantile(ratio(shown), MISSES, axis=1)
-        margin = ratio(np.full((len(true), 1), measured))[:, 0] - least
-        rising = np.maximum.accumulate(mean)
-        debiased = 0.0 if measured <= mean[0] else float(np.interp(measured, rising, true))
-        return cls(margin, debiased)
-
-
-def _ends(true: Floats, margin: Floats) -> tuple[float, float]:
-    """The lowest and highest true ECE with a margin of 0, between the steps that were tried."""
-    likely = np.flatnonzero(margin >= 0)
-    first, last = int(likely[0]), int(likely[-1])
-
-    def crossing(outside: int, inside: int) -> float:
-        share = margin[inside] / (margin[inside] - margin[outside])
-        return float(true[inside] + share * (true[outside] - true[inside]))
-
-    low = 0.0 if first == 0 else crossing(first - 1, first)
-    return low, crossing(last + 1, last)
