@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from divtok.evaluate import resampling
 from divtok.evaluate.ece_interval import FEWEST_PROBLEMS, ece_estimate
@@ -98,8 +100,10 @@ def test_luck_does_not_shrink_the_interval_to_nothing():
     found = estimate((np.full(n, 0.3), correct, np.arange(n)))
     standard_error = np.sqrt(0.3 * 0.7 / n)
     assert found.interval.low == 0.0
-    # Taken as the 16th percentile of chance, 0.2 standard errors, so up to 0.2 + 1.96 of them.
-    assert found.interval.high == pytest.approx(2.16 * standard_error, rel=0.2)
+    # No gap counts as the 5th percentile of chance, and so little is rare from this true ECE on.
+    little = norm.ppf(0.525)
+    rare = brentq(lambda e: norm.cdf(little - e) - norm.cdf(-little - e) - 0.025, 0, 5)
+    assert found.interval.high == pytest.approx(rare * standard_error, rel=0.2)
 
 
 def figures(found):
