@@ -95,15 +95,15 @@ def test_an_estimator_that_is_always_wrong_stays_within_one():
 
 def test_luck_does_not_shrink_the_interval_to_nothing():
     """Right exactly as often as was said in every bin: no gap at all, which chance rarely shows."""
-    n = 400
+    n = 4000
     correct = np.arange(n) % 10 < 3
-    found = estimate((np.full(n, 0.3), correct, np.arange(n)))
+    found = estimate((np.full(n, 0.3), correct, np.arange(n)), resamples=1000)
     standard_error = np.sqrt(0.3 * 0.7 / n)
     assert found.interval.low == 0.0
-    # No gap counts as the 5th percentile of chance, and so little is rare from this true ECE on.
-    little = norm.ppf(0.525)
+    # No gap counts as the 10th percentile of chance, and so little is rare from this true ECE on.
+    little = norm.ppf(0.55)
     rare = brentq(lambda e: norm.cdf(little - e) - norm.cdf(-little - e) - 0.025, 0, 5)
-    assert found.interval.high == pytest.approx(rare * standard_error, rel=0.2)
+    assert found.interval.high == pytest.approx(rare * standard_error, rel=0.25)
 
 
 def figures(found):

@@ -25,7 +25,7 @@ from divtok.records import Interval
 TAIL = 0.025  # how often each end may miss
 # Less than a calibrated estimator shows in this share of cases is luck, and counts as that much:
 # the interval would shrink to nothing (power-constrained limits, Cowan and others 2011).
-_LUCK = 0.05
+_LUCK = 0.1
 # With fewer the resamples say too little about chance: see docs/reliability.md.
 FEWEST_PROBLEMS = 20
 FEWEST_IN_A_BIN = 10  # responses, on average over the bins that hold any
