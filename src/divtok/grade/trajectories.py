@@ -7,7 +7,8 @@ there is nothing to compare the grade says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 
 from divtok.grade.answers import start_judging
 from divtok.grade.grader import (
@@ -35,27 +36,40 @@ Pair = tuple[Trajectory, str | float | None]  # with the gold answer
 def grade_trajectories(
     pairs: Iterable[Pair],
     *,
-    grader: str = DEFAULT_GRADER,
+    grader: str | Mapping[str, str] = DEFAULT_GRADER,
     workers: int = DEFAULT_WORKERS,
     time_limit: float = DEFAULT_TIME_LIMIT,
 ) -> Iterator[Grade]:
     """A grade for every (trajectory, gold answer), in order and lazily.
+
+    `grader` is one for all, or benchmark -> grader.
 
     Reads a bounded number of pairs ahead of what it yields, to keep all workers busy. The workers
     end with the iteration, also when it is abandoned.
     """
     check_workers(workers)
     check_time_limit(time_limit)
-    return _grades(pairs, GRADERS.get(grader), workers, time_limit)
+    named = {None: grader} if isinstance(grader, str) else dict(grader)
+    graders = {name: GRADERS.get(one) for name, one in named.items()}
+    return _grades(pairs, graders, workers, time_limit)
 
 
 def _grades(
-    pairs: Iterable[Pair], grader: Grader, workers: int, time_limit: float
+    pairs: Iterable[Pair],
+    graders: Mapping[str | None, Grader],
+    workers: int,
+    time_limit: float,
 ) -> Iterator[Grade]:
+    """`graders` by benchmark; that of None is for all others."""
     waiting: deque[tuple[Trajectory, AnswerSpan | None, Judging]] = deque()
-    with grader.open(workers) as compare:
+    opened: dict[str, Compare] = {}
+    with ExitStack() as stack:
         for trajectory, gold in pairs:
-            waiting.append(_started(compare, trajectory, gold, time_limit))
+            benchmark = trajectory.benchmark
+            grader = graders[benchmark if benchmark in graders else None]
+            if grader.name not in opened:
+                opened[grader.name] = stack.enter_context(grader.open(workers))
+            waiting.append(_started(opened[grader.name], trajectory, gold, time_limit))
             while waiting and (_is_done(waiting[0][2]) or len(waiting) > READ_AHEAD * workers):
                 yield _grade(*waiting.popleft())
         while waiting:
