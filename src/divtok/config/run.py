@@ -31,6 +31,7 @@ from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.vllm import VllmSection
 from divtok.grade.grader import GRADERS
+from divtok.grade.graders.judge import JudgeSection
 from divtok.models.load import DType
 from divtok.problems.benchmark import ways_of
 from divtok.protocols.protocol import PROTOCOLS
@@ -111,6 +112,7 @@ class GradeSection(Section):
     grader: Annotated[str, _one_of(GRADERS)] | None = None  # left out: each benchmark's own
     workers: Positive = 2
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
+    judge: JudgeSection = JudgeSection()
 
 
 class PairSection(Section):

@@ -92,6 +92,10 @@ def check_addresses(config: RunConfig) -> None:
     api = config.generate.api
     if api.base_url is not None:
         api.settings(api.base_url)
+    if config.grade.judge.base_url is not None:
+        config.grade.judge.settings(config.grade.judge.base_url)
+    if "judge" in map(config.grader_for, config.benchmark_names()):
+        config.grade.judge.server()  # an error where it is not whole
 
 
 def _check_servers(config: RunConfig) -> None:

@@ -30,11 +30,13 @@ def grade(
     run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
 ) -> None:
     """trajectories -> grades"""
-    names = ("benchmark", "id", "answer")
-    golds: Golds = {(b, i): answer for b, i, answer in rows_of(run.problems, names)}
+    names = ("benchmark", "id", "answer", "question")
+    problems = {(b, i): (answer, asked) for b, i, answer, asked in rows_of(run.problems, names)}
+    golds: Golds = {key: answer for key, (answer, _) in problems.items()}
+    questions = {key: asked for key, (_, asked) in problems.items()}
     trajectories = stored_trajectories(run)
     graders = {name: config.grader_for(name) for name in {t.benchmark for t in trajectories}}
-    _check_graders(run, graders, trajectories)
+    _check_graders(run, config, graders, trajectories)
     present = run.grades.keys()
     present -= _again(run, trajectories, golds, retry_failed=retry_failed)
 
@@ -46,7 +48,7 @@ def grade(
         "grade",
         [[t] for t in trajectories],  # each is graded by itself
         is_missing=lambda t: (t.key,) not in present,
-        open=lambda: _grading(config, graders, golds),
+        open=lambda: _grading(config, graders, golds, questions),
         keep=keep_new(run.grades, present),
         begin=begin,
     )
@@ -56,7 +58,10 @@ def grade(
 
 @contextmanager
 def _grading(
-    config: RunConfig, graders: Mapping[str, str], golds: Golds
+    config: RunConfig,
+    graders: Mapping[str, str],
+    golds: Golds,
+    questions: Mapping[tuple[str, str], str],
 ) -> Generator[Work[Trajectory, Grade]]:
     section = config.grade
 
@@ -66,6 +71,8 @@ def _grading(
             grader=graders,
             workers=section.workers,
             time_limit=section.time_limit,
+            options={"judge": section.judge},
+            questions=questions,
         )
         while shard := list(islice(grades, GRADES_PER_SHARD)):
             yield shard
@@ -93,12 +100,14 @@ def _again(
 
 
 def _check_graders(
-    run: Run, graders: Mapping[str, str], trajectories: Sequence[Trajectory]
+    run: Run, config: RunConfig, names: Mapping[str, str], trajectories: Sequence[Trajectory]
 ) -> None:
-    """Refuse to mix the grades of two graders in a benchmark.
+    """Refuse to mix the grades of two graders, or of two judges, in a benchmark.
 
     One grader for all benchmarks is written down as such, and the default not at all.
     """
+    judge = f"judge: {config.grade.judge.model}"
+    graders = {b: judge if name == "judge" else name for b, name in names.items()}
     stored, rows = run.manifest() or {}, run.grades.keys()
     known = stored.get("grade", {}).get("grader", DEFAULT_GRADER)
     graded = {t.benchmark for t in trajectories if (t.key,) in rows}
