@@ -10,6 +10,8 @@ from divtok.config.run import RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, further
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
+from divtok.grade.grader import GRADERS
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import Estimator
 from divtok.score.sets import expand_estimators
@@ -66,6 +68,9 @@ def check_choices(config: RunConfig) -> None:
         else:
             digest_of(config, ref)  # likewise
     names = config.benchmark_names()
+    for name in names:
+        GRADERS.get(config.grader_for(name))  # an error where it is not known
+        PROTOCOLS.get(config.protocol_for(name))
     generators = [generator.model for generator in config.generator_presets()]
     for key, values in (("benchmarks", names), ("generators", generators)):
         if len(set(values)) < len(values):
