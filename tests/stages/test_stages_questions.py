@@ -162,8 +162,8 @@ def test_a_benchmark_that_is_added_to_an_imported_run_has_its_own_grader(
 ) -> None:
     run = write_responses(tmp_path / "run", config, ["#### 18", "Answer: A", "Answer: True"])
     every = run.trajectories.read()
-    run.trajectories.replace([t for t in every if t.benchmark == "school"])
     with run.lock():
+        run.trajectories.replace([t for t in every if t.benchmark == "school"])
         grade(run, config)
         assert "grade" not in (run.manifest() or {})
         run.trajectories.append([t for t in every if t.benchmark != "school"])
