@@ -70,15 +70,16 @@ def left_out_note(results: Sequence[LeftOut]) -> Note:
         group = (evaluation.benchmark, evaluation.generator)
         for found in results:
             if (found.benchmark, found.generator) == group:
-                return {"failed": found.failed, "gold_missing": found.gold_missing}
+                missing = {"verdict_missing": found.verdict_missing} if found.verdict_missing else {}
+                return {"failed": found.failed, "gold_missing": found.gold_missing, **missing}
         return None
 
     return Note(
         key="left_out",
         heading="Left out",
         title="Rows that are not counted",
-        about="A problem without a response, or a response without a gold answer, is not a wrong "
-        "answer: it is not counted in any figure, accuracy included.",
+        about="A problem without a response, or a response without a gold answer or verdict, is "
+        "not a wrong answer: it is not counted in any figure, accuracy included.",
         lines=tuple(
             f"{found.generator} on {found.benchmark}: {_left_out(found)}, not counted in any "
             "figure."
@@ -254,6 +255,7 @@ def _left_out(found: LeftOut) -> str:
     counts = (
         (found.failed, "without a response"),
         (found.gold_missing, "without a gold answer"),
+        (found.verdict_missing, "without a verdict of the other tool"),
     )
     return " and ".join(f"{count:,} {what}" for count, what in counts if count)
 
