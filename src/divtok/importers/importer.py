@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from divtok.errors import DataError
+from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported
 from divtok.json_lines import LARGEST_LINE, json_object, numbered_lines
 from divtok.registry import Registry
@@ -40,7 +41,7 @@ class ImportOptions:
     columns: Mapping[str, str] = field(default_factory=dict[str, str])  # field -> column, or ""
     generator: str | None = None
     benchmark: str | None = None
-    protocol: str = "cot"
+    protocol: str = AUTO
     problems: Path | None = None
     requests: Path | None = None
     skip_bad: bool = False

@@ -10,14 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
-from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
+from divtok.importers import (
+    BadRow,
+    Before,
+    Imported,
+    ImportOptions,
+    Records,
+    check_options,
+    read_rows,
+    to_records,
+)
+from divtok.importers.answers import AUTO, best_protocol
 from divtok.records import Problem, Trajectory
 from divtok.stages.stored import stored_config
 from divtok.store import atomic
@@ -30,6 +40,9 @@ DEFAULT_FAMILY = "blackbox"
 
 _RUN_SECTION = "imported"
 _FILE_SECTION = "import "  # and the file's name
+
+
+_Rows = tuple[list[Imported | BadRow], list[str]]  # with what to tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +70,46 @@ class _New:
 
 
 def import_files(
-    run: Run, files: Sequence[Path], options: ImportOptions, *, family: str | None = None
+    run: Run,
+    files: Sequence[Path],
+    options: ImportOptions,
+    *,
+    family: str | None = None,
+    grading: Sequence[str] = (),
 ) -> list[ImportedFile]:
     """Add files to a run, in this order. Needs the run's lock.
 
     A file that is there already is left alone, and refused if it has changed. `family` gives the
-    pair that reads the trajectories unless another is named; left out, it stays as it is.
+    pair that reads the trajectories unless another is named; left out, it stays as it is. `grading`
+    are overrides of the run's config, as in "grade.verdicts=theirs".
     """
     check_options(options)
     _check_files(files)
     _check_run(run)
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
+    identities = {file: _identity(file, options) for file in files}
+    there = {file: _stored_as(run, file.name, identities[file]) for file in files}
+    read = {file: read_rows(file, options) for file in files if there[file] is None}
+    options, chosen = _with_protocol(run, trajectories, options, read)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
     done: list[ImportedFile | _New] = []
     for file in files:
-        identity = _identity(file, options)
-        there = _stored_as(run, file.name, identity)
-        if there is not None:
-            done.append(there)
+        stored = there[file]
+        if stored is not None:
+            done.append(stored)
             continue
-        new = _read(file, options, identity, before)
+        new = _new(file, options, identities[file], before, read.pop(file))
         done.append(new)
         before = _after(before, new)
-    config = _config_text(run, options, family, [t for t, _ in before.trajectories])
-    read = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    if chosen is not None:
+        done[0].notes.insert(0, chosen)
+    config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
+    named = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
     if any(isinstance(item, _New) for item in done):
         run.note_maker(run.trajectories.layout.name, libraries())
-    reports = [_store(run, item, read) if isinstance(item, _New) else item for item in done]
+    reports = [_store(run, item, named) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     return reports
 
@@ -113,12 +137,31 @@ def _check_run(run: Run) -> None:
         )
 
 
+def _with_protocol(
+    run: Run, trajectories: Sequence[Trajectory], options: ImportOptions, read: Mapping[Path, _Rows]
+) -> tuple[ImportOptions, str | None]:
+    """The options with the protocol that finds the answers, and what to say of it.
+
+    A run has one, so that files which are added later are read by that of the first.
+    """
+    if options.protocol != AUTO:
+        return options, None
+    stored = (run.manifest() or {}).get(_RUN_SECTION)
+    kept = stored["protocol"] if stored is not None and trajectories else None
+    texts = [r.response for rows, _ in read.values() for r in rows if isinstance(r, Imported)]
+    protocol, said = best_protocol(texts, kept=kept)
+    return replace(options, protocol=protocol), said
+
+
 def _forget_unfinished(run: Run) -> None:
-    """Drop the section of a file whose trajectories were never stored."""
+    """Drop the section of a file whose trajectories were never stored, and its verdicts."""
     stored = run.manifest()
     if stored is None:
         return
-    rows = len(run.trajectories.keys())
+    keys = {key for (key,) in run.trajectories.keys()}  # noqa: SIM118 (a table is not a dict)
+    rows = len(keys)
+    if any(key not in keys for key, _ in run.verdicts.keys()):  # noqa: SIM118
+        run.verdicts.replace([v for v in run.verdicts.read() if v.key in keys])
     kept = {
         name: section
         for name, section in stored.items()
@@ -189,11 +232,14 @@ def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
     placed = list(zip(trajectories, sources, strict=True))
     first = {(t.benchmark, t.problem_id): where for t, where in reversed(placed)}
     problems = [p for p in run.problems.read() if (p.benchmark, p.id) in first]
-    return Before([(p, first[p.benchmark, p.id]) for p in problems], placed)
+    placed_problems = [(p, first[p.benchmark, p.id]) for p in problems]
+    return Before(placed_problems, placed, run.verdicts.read())
 
 
-def _read(file: Path, options: ImportOptions, identity: dict[str, Any], before: Before) -> _New:
-    rows, notes = read_rows(file, options)
+def _new(
+    file: Path, options: ImportOptions, identity: dict[str, Any], before: Before, read: _Rows
+) -> _New:
+    rows, notes = read
     records = to_records(rows, protocol=options.protocol, before=before, skip_bad=options.skip_bad)
     counts = {
         "rows": len(rows),
@@ -227,13 +273,16 @@ def _after(before: Before, new: _New) -> Before:
     places = {(t.benchmark, t.problem_id): where for t, where in reversed(added)}
     places |= {(p.benchmark, p.id): where for p, where in before.problems}
     problems = [(p, places[p.benchmark, p.id]) for p in new.problems]
-    return Before(problems, [*before.trajectories, *added])
+    verdicts = [*before.verdicts, *new.records.verdicts]
+    return Before(problems, [*before.trajectories, *added], verdicts)
 
 
 def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
     """The trajectories come last: they decide whether the file is there."""
     _write_bad_rows(run, new, read)
     run.problems.replace(new.problems)
+    if new.records.verdicts:
+        run.verdicts.append(new.records.verdicts)
     run.write_manifest({**(run.manifest() or {}), _FILE_SECTION + new.name: new.section})
     run.trajectories.append(new.records.trajectories)
     return ImportedFile(
@@ -292,18 +341,22 @@ def bad_rows(run: Run) -> list[tuple[str, str]]:
 
 
 def _config_text(
-    run: Run, options: ImportOptions, family: str | None, trajectories: Sequence[Trajectory]
+    run: Run,
+    options: ImportOptions,
+    family: str | None,
+    grading: Sequence[str],
+    trajectories: Sequence[Trajectory],
 ) -> str:
     """The run's config, with the names of everything that is in it."""
     if run.config_text() is None:
         given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
-        config = load_config(None, given)
+        config = load_config(None, [*given, *grading])
     else:
-        config = stored_config(run)
+        config = stored_config(run, grading)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
             pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = stored_config(run, [f"family={family}", *pair])
+            config = stored_config(run, [f"family={family}", *pair, *grading])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(
