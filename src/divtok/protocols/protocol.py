@@ -36,6 +36,14 @@ class Protocol:
         return self.read_confidence is not None
 
 
+def asking(system: str) -> Callable[[str], list[Message]]:
+    """The bare question, after a system prompt that says how to answer."""
+    return lambda question: [
+        {"role": "system", "content": system},
+        {"role": "user", "content": question},
+    ]
+
+
 PROTOCOLS: Registry[Protocol] = Registry(
     "protocol", group="divtok.protocols", home="divtok.protocols.kinds"
 )

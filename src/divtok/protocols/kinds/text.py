@@ -1,0 +1,24 @@
+"""Reasoning step by step, then a line with an answer that is any text: "Answer: yes"."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from divtok.protocols.announced import find_announced
+from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+
+SYSTEM_PROMPT = (
+    "Please reason step by step, and end with one more line that holds your final answer and "
+    "nothing else: Answer: TEXT"
+)
+
+PROTOCOLS.add(
+    "text",
+    Protocol(
+        "text",
+        'Reasoning, then the line "Answer: ..." with any text.',
+        messages=asking(SYSTEM_PROMPT),
+        find_answer=partial(find_announced, whole_lines=True),
+        no_answer='no "Answer: ..." or "The answer is ..." found',
+    ),
+)
