@@ -101,7 +101,7 @@ def test_a_changed_file_is_refused_with_the_difference(tmp_path: Path) -> None:
         ({"generator": "g"}, 'generator: null -> "g"'),
         ({"columns": {"answer": ""}}, r"columns.answer: \(absent\) ->"),
         ({"benchmark": "b"}, 'benchmark: null -> "b"'),
-        ({"protocol": "verbalized"}, 'imported.protocol: "cot" -> "verbalized"'),
+        ({"protocol": "verbalized"}, 'imported.protocol: "letter" -> "verbalized"'),
     ],
 )
 def test_the_same_file_read_otherwise_is_refused(

@@ -43,13 +43,20 @@ class ImportCommand(TyperCommand):
         listed: dict[str | None, Registry[Any]] = {"file_format": IMPORTERS, "protocol": PROTOCOLS}
         for param in self.params:
             if param.name in listed:
-                param.metavar = f"<{'|'.join(sorted(listed[param.name].names()))}>"
+                param.metavar = f"<{'|'.join([AUTO, *sorted(listed[param.name].names())])}>"
         super().format_help(ctx, formatter)
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
-    file_format: Annotated[str, typer.Option("--format", help="What wrote the files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Files of one format, also .gz and .zst, patterns, folders."
+        ),
+    ],
+    file_format: Annotated[
+        str, typer.Option("--format", help="What wrote the files; auto: what they look like.")
+    ] = AUTO,
     out: OutOption = None,
     name: NameOption = None,
     column: Annotated[

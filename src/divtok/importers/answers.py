@@ -16,7 +16,7 @@ DEFAULT = "cot"
 # Responses that are looked at, spread over all: enough to tell protocols apart.
 MOST_LOOKED_AT = 2000
 
-_FIRST = ("cot", "hashes", "letter", "sentence", "text")
+_FIRST = ("cot", "hashes", "letter", "sentence", "text", "json")
 
 
 def best_protocol(texts: Sequence[str], *, kept: str | None = None) -> tuple[str, str | None]:

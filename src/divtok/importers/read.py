@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from divtok.compressed import plain_name
 from divtok.errors import UsageError
 from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported, fault, shown, unknown_generator
@@ -71,7 +72,7 @@ def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRo
         source=str(path),
         generator=options.generator,
         benchmark=options.benchmark,
-        stem=path.stem,
+        stem=Path(plain_name(path)).stem,
     )
     return found, [*notes, *golds.notes(str(path)), *renamed]
 

@@ -28,6 +28,8 @@ from divtok.importers import (
     to_records,
 )
 from divtok.importers.answers import AUTO, best_protocol
+from divtok.importers.found import Found, found_files
+from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
 from divtok.stages.stored import stored_config
 from divtok.store import atomic
@@ -83,14 +85,18 @@ def import_files(
     pair that reads the trajectories unless another is named; left out, it stays as it is. `grading`
     are overrides of the run's config, as in "grade.verdicts=theirs".
     """
+    found = found_files(files, options.format)
+    options, files = replace(options, format=found.format), found.files
     check_options(options)
-    _check_files(files)
+    _check_names(files)
     _check_run(run)
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
     identities = {file: _identity(file, options) for file in files}
     there = {file: _stored_as(run, file.name, identities[file]) for file in files}
-    read = {file: read_rows(file, options) for file in files if there[file] is None}
+    missing = [file for file in files if there[file] is None]
+    read, found_nothing = _all_rows(missing, options, found)
+    files = [file for file in files if file in read or there[file] is not None]
     options, chosen = _with_protocol(run, trajectories, options, read)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
@@ -103,8 +109,8 @@ def import_files(
         new = _new(file, options, identities[file], before, read.pop(file))
         done.append(new)
         before = _after(before, new)
-    if chosen is not None:
-        done[0].notes.insert(0, chosen)
+    said = [*found.notes, *found_nothing, *([] if chosen is None else [chosen])]
+    done[0].notes[:0] = said
     config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
     named = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
     if any(isinstance(item, _New) for item in done):
@@ -114,7 +120,23 @@ def import_files(
     return reports
 
 
-def _check_files(files: Sequence[Path]) -> None:
+def _all_rows(
+    files: Sequence[Path], options: ImportOptions, found: Found
+) -> tuple[dict[Path, _Rows], list[str]]:
+    """The rows of every file; of a folder, files without responses are left out, with a note."""
+    read: dict[Path, _Rows] = {}
+    notes: list[str] = []
+    for file in files:
+        try:
+            read[file] = read_rows(file, options)
+        except NothingToReadError as error:
+            if file not in found.in_folder or len(found.files) == 1:
+                raise
+            notes.append(f"left out: {error.what}")
+    return read, notes
+
+
+def _check_names(files: Sequence[Path]) -> None:
     names = [file.name for file in files]
     for name in names:
         if names.count(name) > 1:
@@ -122,9 +144,6 @@ def _check_files(files: Sequence[Path]) -> None:
                 f"Two files are called '{name}', and a run tells its files by name.",
                 next_step="Rename one of them.",
             )
-    for file in files:
-        if not file.is_file():
-            raise DataError(f"There is no file {file}.", next_step="Check the path.")
 
 
 def _check_run(run: Run) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from divtok.compressed import plain_name
 from divtok.errors import DataError
 from divtok.importers.columns import check_named, value_at
 from divtok.importers.imported import (
@@ -29,6 +30,7 @@ from divtok.importers.imported import (
     shown,
 )
 from divtok.importers.importer import (
+    Glimpse,
     ImportOptions,
     Line,
     Rows,
@@ -69,10 +71,21 @@ class _Header:
     choices: int  # responses for each epoch
 
 
-@importer("inspect", columns=("question", "answer", "id"))
+def _is_log(seen: Glimpse) -> bool:
+    if seen.name.endswith(".eval"):
+        return seen.start.startswith(b"PK")
+    return isinstance(seen.first, dict) and seen.first.keys() >= {"eval", "samples"}
+
+
+@importer(
+    "inspect",
+    columns=("question", "answer", "id"),
+    files=("*.eval", "*.json"),
+    recognise=_is_log,
+)
 def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
     """.eval and .json logs of Inspect."""
-    header, lines = _from_json(path) if path.suffix == ".json" else _from_zip(path)
+    header, lines = _from_json(path) if plain_name(path).endswith(".json") else _from_zip(path)
     if not lines:
         raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
     check_named(good_rows(lines), options.columns, str(path))

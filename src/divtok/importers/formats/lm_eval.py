@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from divtok.compressed import plain_name
 from divtok.errors import DataError
 from divtok.importers.columns import NOT_THERE, check_named, only_column, usual_columns, value_at
 from divtok.importers.imported import (
@@ -23,8 +24,10 @@ from divtok.importers.imported import (
     shown,
 )
 from divtok.importers.importer import (
+    Glimpse,
     ImportOptions,
     Line,
+    NothingToReadError,
     Rows,
     Tell,
     each,
@@ -43,13 +46,22 @@ _FILE_NAME = re.compile(
 _PROMPT = "arguments.gen_args_0.arg_0"
 
 
-@importer("lm-eval", columns=("question", "answer", "id"))
+def _is_log(seen: Glimpse) -> bool:
+    return isinstance(seen.first, dict) and seen.first.keys() >= {"doc", "resps", "arguments"}
+
+
+@importer(
+    "lm-eval",
+    columns=("question", "answer", "id"),
+    files=("samples_*.jsonl",),
+    recognise=_is_log,
+)
 def read_lm_eval(path: Path, options: ImportOptions, tell: Tell) -> Rows:
     """samples_*.jsonl of lm-eval, written with --log_samples."""
     columns, lines = options.columns, json_lines(path)
     rows = good_rows(lines)
     check_named(rows, columns, str(path))
-    named = _FILE_NAME.fullmatch(path.name)
+    named = _FILE_NAME.fullmatch(plain_name(path))
     task = named["task"] if named else None
     generator = _model_name(path, named["date"]) if named else None
     places = {
@@ -70,7 +82,7 @@ def read_lm_eval(path: Path, options: ImportOptions, tell: Tell) -> Rows:
 def _check_generated(rows: Sequence[dict[str, Any]], source: str) -> None:
     """Refuse a log of a task that compares log-likelihoods: nobody wrote anything in it."""
     if rows and all(_is_loglikelihood(row) for row in rows):
-        raise DataError(
+        raise NothingToReadError(
             f"{source} is of a multiple-choice or log-likelihood task: it holds log-likelihoods of "
             "given texts and no generated response, so there is nothing to read.",
             next_step="Choose the file of a generate_until task, or run the generative variant of "
