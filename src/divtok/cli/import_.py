@@ -107,9 +107,7 @@ def import_(
     )
     store = Run.create_or_open(run_folder(name, out, default=""))
     with store.lock():
-        found = import_files(
-            store, files, options, family=family, grading=grading(verdict, scorer)
-        )
+        found = import_files(store, files, options, family=family, grading=grading(verdict, scorer))
     _say_notes(store, found)
     summary = _summary(store)
     if as_json:

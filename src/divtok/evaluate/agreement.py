@@ -52,16 +52,17 @@ class Agreement:
 
 
 class Compared(NamedTuple):
-    """The counts of each group, and every response on which the two disagree."""
+    """The counts of each group, and every response on which the two disagree.
 
+    `theirs` says in words whose verdicts were compared with ours.
+    """
+
+    theirs: str
     groups: list[Agreement]
     disagreements: list[Judged]
 
-    def lines(self) -> list[str]:
-        return [group.sentence() for group in self.groups]
 
-
-def compare(rows: Iterable[Judged]) -> Compared:
+def compare(rows: Iterable[Judged], *, theirs: str) -> Compared:
     """Counts and disagreements, in the order of the rows."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
     disagreements: list[Judged] = []
@@ -72,7 +73,8 @@ def compare(rows: Iterable[Judged]) -> Compared:
         group[how] += 1
         if how == "disagree":
             disagreements.append(row)
-    return Compared([Agreement(*group, **found) for group, found in counts.items()], disagreements)
+    groups = [Agreement(*group, **found) for group, found in counts.items()]
+    return Compared(theirs, groups, disagreements)
 
 
 def _how(ours: bool | None, theirs: bool | None) -> str:

@@ -57,8 +57,11 @@ def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
             f"There is no file of a known format in {', '.join(map(str, paths))}.",
             next_step="Check the path and --format; 'divtok ls importers' lists the formats.",
         )
-    format_name = _only_format(formats) if format_name == AUTO else format_name
     notes = [f"not read, for it holds no log: {', '.join(left_out)}"] if left_out else []
+    if format_name == AUTO:
+        format_name = _only_format(formats)
+        more = f" and {len(formats) - 1} more" if len(formats) > 1 else ""
+        notes.append(f"taken for {format_name}: {next(iter(formats)).name}{more}")
     return Found(list(formats), frozenset(in_folder) - frozenset(named), format_name, notes)
 
 
@@ -68,7 +71,8 @@ def _named(path: Path) -> Iterator[Path]:
         yield path
     elif not path.is_dir():
         pattern = str(path)
-        files = sorted(Path(f) for f in glob.glob(pattern, recursive=True) if Path(f).is_file())
+        matching = map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 (of any root)
+        files = sorted(file for file in matching if file.is_file())
         if not files:
             what = "No file matches" if glob.has_magic(pattern) else "There is no file"
             raise DataError(f"{what} {path}.", next_step="Check the path.")
@@ -92,7 +96,9 @@ def _formats_of(file: Path, importers: Sequence[Importer]) -> list[str]:
 
 
 def _only_format(formats: dict[Path, str]) -> str:
-    first = {name: file.name for file, name in reversed(formats.items())}
+    first: dict[str, str] = {}
+    for file, name in formats.items():
+        first.setdefault(name, file.name)
     if len(first) > 1:
         several = ", ".join(f"{name} ({file})" for name, file in first.items())
         raise UsageError(
@@ -103,8 +109,10 @@ def _only_format(formats: dict[Path, str]) -> str:
 
 
 def _unclear(file: Path, names: Sequence[str]) -> DataError:
-    known = ", ".join(names or IMPORTERS.names())
-    why = "may be of several formats" if names else "is of no format that can be told by its content"
+    known = ", ".join(names or sorted(IMPORTERS.names()))
+    why = (
+        "may be of several formats" if names else "is of no format that can be told by its content"
+    )
     return DataError(f"The file {file} {why}.", next_step=f"Name it with --format: {known}.")
 
 

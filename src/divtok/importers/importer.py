@@ -11,7 +11,8 @@ importer is a function that yields rows:
             yield Imported(f"{path}, line {number}", response, question=question)
 
 `files` are patterns of names under which a folder may hold such files, `recognise` tells one by its
-beginning; without them the format has to be named. Names, gold answers and problems that come from elsewhere are added to its rows afterwards.
+beginning; without them the format has to be named. Names, gold answers and problems that come from
+elsewhere are added to its rows afterwards.
 """
 
 from __future__ import annotations

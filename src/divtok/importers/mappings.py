@@ -115,7 +115,11 @@ def _scorers(
     if _VERDICT in given:
         return [given[_VERDICT]] if given[_VERDICT] else []
     candidates = usual_columns(rows, _VERDICT, taken=[*taken, *given.values()])
-    return [c for c in candidates if all(is_verdict(_known(value_at(row, c, None))) for row in rows)]
+
+    def judges(column: str) -> bool:
+        return all(is_verdict(_known(value_at(row, column, None))) for row in rows)
+
+    return [column for column in candidates if judges(column)]
 
 
 def _imported(line: Line, columns: Mapping[str, str], scorers: Sequence[str]) -> Imported:

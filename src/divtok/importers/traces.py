@@ -99,9 +99,9 @@ def trace_row(trace: TraceOf, columns: Mapping[str, str], where: str) -> Importe
         response=response,
         finish_reason=finish_reason,
         reason=reason,
-        question=None if columns.get("question") == "" else _question(
-            part("question", trace.given), where
-        ),
+        question=None
+        if columns.get("question") == ""
+        else _question(part("question", trace.given), where),
         answer=gold_answer(part("answer", trace.answer), where),
         problem_id=None if identity is None else checked_name(identity, "id", where),
         generator=None if trace.model is None else checked_name(trace.model, "model", where),

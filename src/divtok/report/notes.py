@@ -73,8 +73,9 @@ def left_out_note(results: Sequence[LeftOut]) -> Note:
         group = (evaluation.benchmark, evaluation.generator)
         for found in results:
             if (found.benchmark, found.generator) == group:
-                missing = {"verdict_missing": found.verdict_missing} if found.verdict_missing else {}
-                return {"failed": found.failed, "gold_missing": found.gold_missing, **missing}
+                counts = {"failed": found.failed, "gold_missing": found.gold_missing}
+                missing = found.verdict_missing
+                return counts | ({"verdict_missing": missing} if missing else {})
         return None
 
     return Note(

@@ -105,7 +105,7 @@ def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Ev
 
 
 def has_grades(run: Run, config: RunConfig) -> bool:
-    """Whether there is a gold answer, or a verdict that is taken for one, to any of its problems."""
+    """Whether anything can be right or wrong: by a gold answer, or by verdicts that are grades."""
     if config.grade.verdicts == "theirs":
         return bool(run.verdicts.keys())
     return any(answer is not None for (answer,) in rows_of(run.problems, ("answer",)))

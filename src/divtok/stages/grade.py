@@ -78,7 +78,8 @@ def _keep_theirs(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]
 def _say_verdicts(run: Run, config: RunConfig, golds: Golds) -> None:
     """How ours and theirs compare, or that there are only theirs."""
     if config.grade.verdicts == "both":
-        for line in compared_verdicts(run, config).lines():
+        compared = compared_verdicts(run, config)
+        for line in (compared.theirs, *(group.sentence() for group in compared.groups)):
             say(f"grade: {line}")
     elif run.verdicts.keys() and not any(golds.values()):
         say(

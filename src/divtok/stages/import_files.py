@@ -109,8 +109,7 @@ def import_files(
         new = _new(file, options, identities[file], before, read.pop(file))
         done.append(new)
         before = _after(before, new)
-    said = [*found.notes, *found_nothing, *([] if chosen is None else [chosen])]
-    done[0].notes[:0] = said
+    done[0].notes[:0] = [*found.notes, *found_nothing, *chosen]
     config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
     named = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
     if any(isinstance(item, _New) for item in done):
@@ -158,18 +157,27 @@ def _check_run(run: Run) -> None:
 
 def _with_protocol(
     run: Run, trajectories: Sequence[Trajectory], options: ImportOptions, read: Mapping[Path, _Rows]
-) -> tuple[ImportOptions, str | None]:
+) -> tuple[ImportOptions, list[str]]:
     """The options with the protocol that finds the answers, and what to say of it.
 
-    A run has one, so that files which are added later are read by that of the first.
+    A run has one, so that files which are added later are read by that of the first; those whose
+    answers are given in another way are told.
     """
     if options.protocol != AUTO:
-        return options, None
+        return options, []
     stored = (run.manifest() or {}).get(_RUN_SECTION)
     kept = stored["protocol"] if stored is not None and trajectories else None
-    texts = [r.response for rows, _ in read.values() for r in rows if isinstance(r, Imported)]
-    protocol, said = best_protocol(texts, kept=kept)
-    return replace(options, protocol=protocol), said
+    texts = {
+        file: [row.response for row in rows if isinstance(row, Imported)]
+        for file, (rows, _) in read.items()
+    }
+    everything = [text for each in texts.values() for text in each]
+    protocol, said = best_protocol(everything, kept=kept)
+    notes = [] if said is None else [said]
+    for file, own in texts.items() if len(texts) > 1 else ():
+        _, said = best_protocol(own, kept=protocol)
+        notes += [] if said is None else [f"{file.name}: {said}"]
+    return replace(options, protocol=protocol), notes
 
 
 def _forget_unfinished(run: Run) -> None:

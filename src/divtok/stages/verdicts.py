@@ -1,4 +1,4 @@
-"""The verdicts of the tool that a run's responses come from: whose count, as grades, beside ours."""
+"""The verdicts of the tool that a run's responses come from: chosen, as grades, or beside ours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def theirs_as_grade(trajectory: Trajectory, verdict: TheirVerdict | None) -> Gra
 def compared_verdicts(run: Run, config: RunConfig) -> Compared:
     """The grades, which are ours, beside their verdicts."""
     responses = stored_responses(run)
-    theirs = chosen_verdicts(run, config, list(responses.values())).verdicts
+    theirs, said = chosen_verdicts(run, config, list(responses.values()))
     names = ("benchmark", "id", "answer")
     golds = {(b, i): answer for b, i, answer in rows_of(run.problems, names)}
     ours = {grade.key: grade for grades in run.grades.batches() for grade in grades}
@@ -84,7 +84,7 @@ def compared_verdicts(run: Run, config: RunConfig) -> Compared:
             None if their is None else their.verdict,
         )
 
-    return compare(judged(r) for r in responses.values() if not r.failed)
+    return compare((judged(r) for r in responses.values() if not r.failed), theirs=said)
 
 
 def _said(taken: dict[str, str], known: Sequence[str]) -> str:

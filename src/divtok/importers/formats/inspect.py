@@ -1,10 +1,10 @@
 """Responses from logs of Inspect: `.eval` files (zip) and their `.json` form.
 
 A response is what the sample's last output says, and the question is the input's last word of the
-user, with the options where there are any. What was said between the two (tool calls and their results, earlier answers, further
-instructions) belongs to what the model answered to, so it is written out after the question; such a
-conversation is a problem of its own. An epoch is a sample of the problem; one that ended in an
-error, or without any output, is a failed row with the reason.
+user, with the options where there are any. What was said between the two (tool calls and their
+results, earlier answers, further instructions) belongs to what the model answered to, so it is
+written out after the question; such a conversation is a problem of its own. An epoch is a sample of
+the problem; one that ended in an error, or without any output, is a failed row with the reason.
 """
 
 from __future__ import annotations

@@ -60,9 +60,7 @@ def _imported(line: Line, columns: Mapping[str, str]) -> Imported:
     tops = [o for o in observations if o.get("isRootObservation")]
     tops += [o for o in observations if not o.get("parentObservationId")]
     root = tops[0] if tops else {}
-    models = [
-        o["model"] for o in observations if o.get("type") == "GENERATION" and o.get("model")
-    ]
+    models = [o["model"] for o in observations if o.get("type") == "GENERATION" and o.get("model")]
     returned = row.get("output") if row.get("output") is not None else root.get("output")
     error = root.get("statusMessage") or "an observation has the level ERROR"
     trace = TraceOf(

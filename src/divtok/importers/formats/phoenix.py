@@ -58,9 +58,7 @@ def _spans(line: Line) -> Iterator[Line]:
             yield Line(line.where, {**span, "annotations": [*(own or []), *(annotations or [])]})
 
 
-def _imported(
-    line: Line, trace: list[dict[str, Any]], columns: Mapping[str, str]
-) -> Imported:
+def _imported(line: Line, trace: list[dict[str, Any]], columns: Mapping[str, str]) -> Imported:
     row, attributes = line.row, line.row.get("attributes")
     if not isinstance(attributes, dict):
         raise fault(line.where, "not a span of Phoenix, which has 'attributes'")
