@@ -135,6 +135,60 @@ def test_logs_without_a_box_are_answered_and_graded_as_their_tool_did(
     assert Verdict.UNANSWERED not in theirs.values()
 
 
+def chat(text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"object": "chat.completion", "model": "gpt-x", "choices": [choice]}
+
+
+def response(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "role": "assistant", "content": content}
+    return {"object": "response", "status": "completed", "model": "gpt-x", "output": [message]}
+
+
+@pytest.mark.parametrize(("url", "body"), [("chat/completions", chat), ("responses", response)])
+@pytest.mark.parametrize(
+    ("texts", "extracted"),
+    [
+        (["8 + 10 = 18.\n#### 18", "5 * 6 = 31.\n#### 31"], ["18", "31"]),
+        (["Four is even. The answer is (B).", "Answer: C"], ["B", "C"]),
+    ],
+)
+def test_a_batch_of_openai_without_a_box(
+    tmp_path: Path, url: str, body: Any, texts: list[str], extracted: list[str]
+) -> None:
+    asked = "messages" if url == "chat/completions" else "input"
+    golds = [extracted[0], "none of them"]
+    ids = ["a", "b"]
+    lines = [
+        {"id": f"batch_req_{i}", "custom_id": i, "error": None,
+         "response": {"status_code": 200, "request_id": i, "body": body(text)}}
+        for i, text in zip(ids, texts, strict=True)
+    ]  # fmt: skip
+    requests = [
+        {"custom_id": i, "method": "POST", "url": f"/v1/{url}",
+         "body": {"model": "gpt-x", asked: [{"role": "user", "content": f"Question {i}?"}]}}
+        for i in ids
+    ]  # fmt: skip
+    known = [
+        {"id": i, "problem": f"Question {i}?", "answer": gold}
+        for i, gold in zip(ids, golds, strict=True)
+    ]
+    brought(
+        tmp_path / "run",
+        write_lines(tmp_path / "output.jsonl", lines),
+        requests=write_lines(tmp_path / "requests.jsonl", requests),
+        problems=write_lines(tmp_path / "problems.jsonl", known),
+    )
+    run = Run.open(tmp_path / "run")
+    with run.lock():
+        grade(run, stored_config(run))
+    assert [g.extracted for g in run.grades.read()] == extracted
+    assert Verdict.UNANSWERED not in {g.verdict for g in run.grades.read()}
+    assert {t.generator for t in run.trajectories.read()} == {"gpt-x"}
+
+
 def test_a_conversation_with_tools_is_read_as_the_model_saw_it() -> None:
     rows = rows_of(SAMPLES / "inspect" / "tools.eval", "inspect")
     assert rows[1].question == (

@@ -223,7 +223,9 @@ def test_what_is_not_clear_is_asked(tmp_path: Path) -> None:
         found_files([LM_EVAL, HF_LOG])
     both = tmp_path / "both.jsonl"
     write_lines(both, [{"custom_id": 1, "response": {}, "doc": {}, "resps": [], "arguments": {}}])
-    with pytest.raises(DataError, match="several formats. Name it with --format: lm-eval, openai"):
+    with pytest.raises(
+        DataError, match=r"several formats\. Name it with --format: lm-eval, openai"
+    ):
         found_files([both])
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no file of a known format"):

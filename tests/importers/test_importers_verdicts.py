@@ -235,6 +235,10 @@ def test_both_are_compared_in_the_report(divtok: Command, tmp_path: Path) -> Non
     ]
     assert "30.0,correct" in (run / "report" / "tables" / "disagreements.csv").read_text()
     assert "Verdicts of the other tool" in (run / "report" / "README.md").read_text()
+    divtok("grade", run, "--verdict", "ours")
+    assert divtok("report", run).code == 0
+    assert not list((run / "report" / "tables").glob("disagreements.*"))
+    divtok("grade", run, "--verdict", "both")
     (found,) = {
         json.dumps(e["verdicts"]) for e in json.loads(divtok("evaluate", run, "--json").out)
     }

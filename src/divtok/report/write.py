@@ -93,6 +93,9 @@ def write_report(
         texts["disagreements.json"] = json_text([asdict(row) for row in disagreements], indent=2)
     texts["all.csv"] = to_csv(long_table(evaluations, protocol=protocol))
     make_folder(folder / "tables")
+    if disagreements is None:  # those of an earlier report are no longer asked for
+        for stale in (folder / "tables").glob("disagreements.*"):
+            stale.unlink()
     written: list[Path] = []
     for name, text in texts.items():
         written.append(folder / "tables" / name)

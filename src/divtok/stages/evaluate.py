@@ -104,11 +104,14 @@ def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Ev
     return [evaluation for group in groups for evaluation in evaluate_group(group, protocol)]
 
 
+def has_gold(run: Run) -> bool:
+    """Whether there is a gold answer to any of the run's problems."""
+    return any(answer is not None for (answer,) in rows_of(run.problems, ("answer",)))
+
+
 def has_grades(run: Run, config: RunConfig) -> bool:
     """Whether anything can be right or wrong: by a gold answer, or by verdicts that are grades."""
-    if config.grade.verdicts == "theirs":
-        return bool(run.verdicts.keys())
-    return any(answer is not None for (answer,) in rows_of(run.problems, ("answer",)))
+    return bool(run.verdicts.keys()) if config.grade.verdicts == "theirs" else has_gold(run)
 
 
 def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, Counts]:
