@@ -17,7 +17,7 @@ from importers_samples import (
     write_lines,
 )
 
-from divtok.stages.import_files import BAD_ROWS_FILE
+from divtok.stages.bad_rows import BAD_ROWS_FILE
 from divtok.store.run import Run
 
 

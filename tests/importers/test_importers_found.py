@@ -244,8 +244,13 @@ def test_a_folder_of_lm_eval_is_read_as_far_as_it_holds_responses(tmp_path: Path
     assert notes[2].startswith("left out: ")
     assert "log-likelihoods of given texts and no generated response" in notes[2]
     choice = next(folder.glob("samples_sums_choice_*"))
-    with run.lock(), pytest.raises(DataError, match="multiple-choice or log-likelihood task"):
-        import_files(run, [choice], ImportOptions())
+    (tmp_path / "choices").mkdir()
+    for name in ("a", "b"):
+        text = f"\n{' ' * ord(name)}" + choice.read_text()
+        (tmp_path / "choices" / f"samples_{name}.jsonl").write_text(text)
+    for path in (choice, tmp_path / "choices"):
+        with run.lock(), pytest.raises(DataError, match="multiple-choice or log-likelihood task"):
+            import_files(run, [path], ImportOptions())
     assert {t.benchmark for t in run.trajectories.read()} == {"sums_hashes", "sums_letters"}
 
 

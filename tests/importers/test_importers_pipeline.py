@@ -23,7 +23,8 @@ from divtok.errors import ConfigError, DataError, StoreError, UsageError
 from divtok.importers import ImportOptions
 from divtok.records import Problem, Trajectory
 from divtok.stages import import_files as imports
-from divtok.stages.import_files import BAD_ROWS_FILE, ImportedFile, import_files
+from divtok.stages.bad_rows import BAD_ROWS_FILE
+from divtok.stages.import_files import ImportedFile, import_files
 from divtok.store import atomic
 from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
 

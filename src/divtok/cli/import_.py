@@ -140,7 +140,7 @@ def _verdict_counts(store: Run) -> dict[str, dict[str, int]]:
 
 
 def _say_notes(store: Run, found: list[ImportedFile]) -> None:
-    from divtok.stages.import_files import BAD_ROWS_FILE
+    from divtok.stages.bad_rows import BAD_ROWS_FILE
 
     for note in dict.fromkeys(note for file in found for note in file.notes):
         say(f"import: {visible(note)}")

@@ -8,7 +8,6 @@ import left before that is put right by the next one.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,17 +30,15 @@ from divtok.importers.answers import AUTO, best_protocol
 from divtok.importers.found import Found, found_files
 from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
+from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
 from divtok.stages.stored import stored_config
-from divtok.store import atomic
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
 from divtok.strict_yaml import MAX_YAML_BYTES
 
-BAD_ROWS_FILE = "bad_rows.jsonl"
 DEFAULT_FAMILY = "blackbox"
 
 _RUN_SECTION = "imported"
-_FILE_SECTION = "import "  # and the file's name
 
 
 _Rows = tuple[list[Imported | BadRow], list[str]]  # with what to tell
@@ -129,9 +126,9 @@ def _all_rows(
         try:
             read[file] = read_rows(file, options)
         except NothingToReadError as error:
-            if file not in found.in_folder or len(found.files) == 1:
-                raise
             notes.append(f"left out: {error.what}")
+            if file not in found.in_folder or len(notes) == len(found.files):
+                raise
     return read, notes
 
 
@@ -192,7 +189,7 @@ def _forget_unfinished(run: Run) -> None:
     kept = {
         name: section
         for name, section in stored.items()
-        if not name.startswith(_FILE_SECTION) or section["after"] + section["trajectories"] <= rows
+        if not name.startswith(FILE_SECTION) or section["after"] + section["trajectories"] <= rows
     }
     if kept != stored:
         run.write_manifest(kept)
@@ -216,13 +213,13 @@ def _stored_as(run: Run, name: str, identity: Mapping[str, Any]) -> ImportedFile
 
     A copy under another name is the same file: its samples must not be counted twice.
     """
-    sections = _file_sections(run)
+    sections = file_sections(run)
     copies = [n for n, section in sections.items() if section["sha256"] == identity["sha256"]]
     known = name if name in sections else next(iter(copies), None)
     if known is None:
         return None
     section = sections[known]
-    check_or_write_manifest(run, {**section, **identity}, section=_FILE_SECTION + known)
+    check_or_write_manifest(run, {**section, **identity}, section=FILE_SECTION + known)
     return ImportedFile(
         name,
         section["rows"],
@@ -234,21 +231,13 @@ def _stored_as(run: Run, name: str, identity: Mapping[str, Any]) -> ImportedFile
     )
 
 
-def _file_sections(run: Run) -> dict[str, dict[str, Any]]:
-    """name -> section, in the order of the imports."""
-    stored = run.manifest() or {}
-    found = {n: s for n, s in stored.items() if n.startswith(_FILE_SECTION)}
-    ordered = sorted(found, key=lambda name: found[name]["after"])
-    return {name.removeprefix(_FILE_SECTION): found[name] for name in ordered}
-
-
 def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
     """What the run holds, with the names of the files it came from.
 
     Problems without a trajectory are what a stopped import left, and not a part of the run.
     """
     sources: list[str] = []
-    for name, section in _file_sections(run).items():
+    for name, section in file_sections(run).items():
         sources += [f"{name} (imported before)"] * section["trajectories"]
     if len(sources) != len(trajectories):
         raise StoreError(
@@ -306,11 +295,11 @@ def _after(before: Before, new: _New) -> Before:
 
 def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
     """The trajectories come last: they decide whether the file is there."""
-    _write_bad_rows(run, new, read)
+    write_bad_rows(run, new.name, new.records.bad, read)
     run.problems.replace(new.problems)
     if new.records.verdicts:
         run.verdicts.append(new.records.verdicts)
-    run.write_manifest({**(run.manifest() or {}), _FILE_SECTION + new.name: new.section})
+    run.write_manifest({**(run.manifest() or {}), FILE_SECTION + new.name: new.section})
     run.trajectories.append(new.records.trajectories)
     return ImportedFile(
         new.name,
@@ -320,51 +309,6 @@ def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
         new.section["set_aside"],
         notes=new.notes,
     )
-
-
-def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
-    """This file's bad rows in the place of any it left before, beside those of other files.
-
-    The paths of the files that were read are cut to their names: a run may go to others.
-    """
-
-    def named(text: str) -> str:
-        for file in sorted(read, key=lambda file: len(str(file)), reverse=True):
-            text = text.replace(str(file), file.name)
-        return text
-
-    old = bad_rows(run)
-    kept = [line for file, line in old if file != new.name]
-    added = [
-        json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
-        for row in new.records.bad
-    ]
-    text = "".join(f"{line}\n" for line in [*kept, *added])
-    if text:
-        atomic.write_text_atomically(run.path / BAD_ROWS_FILE, text)
-    elif old:
-        (run.path / BAD_ROWS_FILE).unlink()
-
-
-def bad_rows(run: Run) -> list[tuple[str, str]]:
-    """File and line of JSON for every row that was set aside."""
-    path = run.path / BAD_ROWS_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-        if not text.endswith("\n"):
-            raise ValueError("its last line has no end")
-        found = [(json.loads(line)["file"], line) for line in text.splitlines()]
-        for name, section in _file_sections(run).items():
-            if section["set_aside"] > sum(file == name for file, _ in found):
-                raise ValueError(f"it lacks rows of {name}")
-        return found
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is damaged: {error}.",
-            next_step="Put a good copy back, or move it away: it holds only reasons to read.",
-        ) from error
 
 
 def _config_text(
