@@ -218,7 +218,7 @@ def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterat
 
 
 def _verdicts(scores: Any, where: str) -> tuple[TheirVerdict, ...]:
-    """What each scorer says. One with several values has none that is its verdict."""
+    """What each scorer says; one with several values is a scorer for each of them."""
     found: list[TheirVerdict] = []
     for name, score in scores.items() if isinstance(scores, dict) else ():
         value = score.get("value") if isinstance(score, dict) else score
