@@ -100,10 +100,9 @@ ANSWER = {"role": "assistant", "content": "2"}
     ("given", "returned"),
     [
         ("1 + 1?", "2"),
-        ('"1 + 1?"', '"2"'),
         ([{"role": "system", "content": "Brief."}, USER], ANSWER),
         ({"messages": [USER], "temperature": 0}, {"messages": [USER, ANSWER]}),
-        (json.dumps({"messages": [USER]}), {"choices": [{"message": ANSWER}]}),
+        ({"messages": [USER]}, {"choices": [{"message": ANSWER}]}),
         ({"input": "1 + 1?", "user": "u"}, {"output": "2", "seconds": 3}),
         ({"anything": "1 + 1?"}, {"result": "2"}),
         ({"prompt": "1 + 1?"}, {
@@ -143,6 +142,17 @@ def test_observations_alone_make_traces(tmp_path: Path) -> None:
     rows = rows_of(path, "langfuse")
     assert told(rows) == [("1 + 1?", "2", "gpt-x"), ("2 + 2?", "", "gpt-x")]
     assert (rows[1].finish_reason, rows[1].reason) == ("failed", "no")
+
+
+def test_text_that_is_json_stays_text(tmp_path: Path) -> None:
+    said = '{"final_answer": "2", "confidence": 0.9}'
+    path = written(tmp_path / "a.json", trace("[1, 2]: how many?", said))
+    assert told(rows_of(path, "langfuse")) == [("[1, 2]: how many?", said, "gpt-x")]
+    span = json.loads(PHOENIX.read_text())["data"][0]
+    span["attributes"] |= {"output.value": said, "llm.model_name": "m"}
+    assert rows_of(written(tmp_path / "b.json", [span]), "phoenix")[0].response == said
+    span["attributes"] |= {"output.value": '{"text": "2"}', "output.mime_type": "application/json"}
+    assert rows_of(written(tmp_path / "c.json", [span]), "phoenix")[0].response == "2"
 
 
 def test_phoenix_as_its_interface_wrote_it() -> None:

@@ -75,13 +75,11 @@ def first_object(seen: Glimpse) -> dict[str, Any]:
 
 
 def decoded(value: Any) -> Any:
-    """A value that is written as JSON text, as tools do with what is not text."""
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+    """What a JSON text says; a value that is none stays as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def trace_row(trace: TraceOf, columns: Mapping[str, str], where: str) -> Imported:
@@ -110,17 +108,15 @@ def trace_row(trace: TraceOf, columns: Mapping[str, str], where: str) -> Importe
 
 
 def _question(value: Any, where: str) -> str:
-    value = decoded(value)
     if isinstance(value, dict):
         value = value.get("messages") or _text_in(value, "question")
-    text = last_user_message(decoded(value), where)
+    text = last_user_message(value, where)
     if text is None:
         raise fault(where, "what went in is no text", "Name it with --column question=PATH.")
     return checked_name(text, "question", where)
 
 
 def _outcome(trace: TraceOf, value: Any, where: str) -> Outcome:
-    value = decoded(value)
     if trace.error is not None:
         return failed(trace.error, "the program ended in an error")
     if value is None:

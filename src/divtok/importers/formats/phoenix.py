@@ -13,7 +13,15 @@ from typing import Any
 from divtok.importers.columns import value_at
 from divtok.importers.imported import Imported, fault
 from divtok.importers.importer import Glimpse, ImportOptions, Line, Rows, Tell, each, importer
-from divtok.importers.traces import COLUMNS, FILES, TraceOf, first_object, trace_lines, trace_row
+from divtok.importers.traces import (
+    COLUMNS,
+    FILES,
+    TraceOf,
+    decoded,
+    first_object,
+    trace_lines,
+    trace_row,
+)
 from divtok.importers.verdicts import is_verdict, their_verdict
 from divtok.records import TheirVerdict
 
@@ -65,13 +73,20 @@ def _imported(line: Line, trace: list[dict[str, Any]], columns: Mapping[str, str
     error = row.get("status_message") or "the span ended in an error"
     found = TraceOf(
         raw=row,
-        given=value_at(attributes, "input.value", None),
-        returned=value_at(attributes, "output.value", None),
+        given=_value(attributes, "input"),
+        returned=_value(attributes, "output"),
         model=next(_models([row, *trace]), None),
         error=error if row.get("status_code") == "ERROR" else None,
         verdicts=list(_verdicts(row.get("annotations"))),
     )
     return trace_row(found, columns, line.where)
+
+
+def _value(attributes: Mapping[str, Any], way: str) -> Any:
+    """What went in or came out: text, unless the span says that it is JSON."""
+    value = value_at(attributes, f"{way}.value", None)
+    is_json = value_at(attributes, f"{way}.mime_type", None) == "application/json"
+    return decoded(value) if is_json else value
 
 
 def _models(spans: list[dict[str, Any]]) -> Iterator[str]:
