@@ -37,6 +37,7 @@ ORDER = """
     divergences
     section strict_yaml
     registry progress json_lines memory
+    compressed
     records errors screen json_text
 """
 LEVEL = {

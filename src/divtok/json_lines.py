@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from divtok.compressed import open_plain
 from divtok.errors import DataError
 
 LARGEST_LINE = 16 * 2**20  # bytes; parsed, JSON takes up to some twenty times as much memory
@@ -21,7 +22,7 @@ MOST_LEVELS = 200
 def read_bytes(path: Path, *, next_step: str) -> bytes:
     """The bytes of a file that is one JSON text; `next_step` is for one that is too large."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -36,7 +37,7 @@ def read_bytes(path: Path, *, next_step: str) -> bytes:
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Every line that is not blank, with its number; of one that is too long, just so much."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             number = 1
             while line := file.readline(LARGEST_LINE + 1):
                 rest = line

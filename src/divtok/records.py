@@ -36,8 +36,10 @@ PER_TOKEN_FIELDS = (
     "kl_qp",
 )
 
-# The kind of a grade's reason where there is no gold answer to compare a response with.
+# The kinds of a grade's reason where there is no gold answer to compare a response with, and where
+# the verdicts of another tool are the grades and it gave none.
 GOLD_MISSING = "gold_missing"
+VERDICT_MISSING = "verdict_missing"
 
 
 class Reason(str):
@@ -175,6 +177,21 @@ class Grade:
     reason: str | None = None
     answer_start: int | None = None
     answer_stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TheirVerdict:
+    """What the tool that a response was imported from says of it; never compared by divtok.
+
+    `scorer` is its own name for what judged, `extracted` the answer it read. A score between right
+    and wrong is undetermined, with the reason.
+    """
+
+    key: str
+    scorer: str
+    verdict: Verdict
+    extracted: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -58,7 +58,7 @@ def test_an_empty_file_is_an_empty_config(load: Load, text: str) -> None:
         ("score: {thta: 0.5}", "score.thta", "Did you mean 'theta'?"),
         ("sampling: {temprature: 1}", "sampling.temprature", "Did you mean 'temperature'?"),
         ("generate: {batchsize: 1}", "generate.batchsize", "Did you mean 'batch_size'?"),
-        ("grade: {worker: 1}", "grade.worker", "Did you mean 'workers'?"),
+        ("grade: {worker: 1}", "grade.worker", "Did you mean 'workers' or 'scorer'?"),
         ("trace: {auxilary: x}", "trace.auxilary", "Did you mean 'auxiliary'?"),
         ("evaluate: {draw: 1}", "evaluate.draw", "Did you mean 'draws'?"),
         ("evaluate: {zzz: 1}", "evaluate.zzz", "Known: bins, cap, draws, resamples."),

@@ -25,7 +25,8 @@ from divtok.errors import DataError, DivtokError
 from divtok.importers import ImportOptions, read_rows
 from divtok.problems.jsonl import read_problems
 from divtok.records import GOLD_MISSING, Verdict, reason_kind
-from divtok.stages.import_files import BAD_ROWS_FILE, import_files
+from divtok.stages.bad_rows import BAD_ROWS_FILE
+from divtok.stages.import_files import import_files
 from divtok.store.run import Run
 
 __all__ = ["divtok"]

@@ -38,8 +38,8 @@ from divtok.fill import OpenWorker
 from divtok.generate import engine as engines
 from divtok.generate.engines import transformers as local
 from divtok.stages import trace as tracing
+from divtok.stages.bad_rows import bad_rows
 from divtok.stages.generate import generate
-from divtok.stages.import_files import bad_rows
 from divtok.stages.report import report
 from divtok.stages.run import run_stages
 from divtok.stages.stored import stored_config

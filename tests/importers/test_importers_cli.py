@@ -17,7 +17,7 @@ from importers_samples import (
     write_lines,
 )
 
-from divtok.stages.import_files import BAD_ROWS_FILE
+from divtok.stages.bad_rows import BAD_ROWS_FILE
 from divtok.store.run import Run
 
 
@@ -32,6 +32,7 @@ def test_it_says_what_was_imported_and_what_comes_next(divtok: Command, tmp_path
         "problems: 5, of which 5 have a gold answer",
         "benchmarks: arith_easy (10)",
         "generators: hf/tiny-0.5m (10)",
+        "verdicts of 'match': correct (6), incorrect (3)",
         f"next: divtok score '{run}' --pair P Q",
     ]
     again = divtok("import", FAILING_LOG, "--format", "inspect", "--out", run)
@@ -59,6 +60,8 @@ def test_json(divtok: Command, tmp_path: Path) -> None:
         "generators": {"tiny": 5},
         "benchmarks": {"arith-easy": 5},
         "finish_reasons": {"stop": 3, "length": 1, "failed": 1},
+        "protocol": "cot",
+        "verdicts": {},
     }
     assert found["files"][0]["rows"] == 5
     assert "the generator 'divtok/tiny-0.5m' is called 'tiny'" in said.err

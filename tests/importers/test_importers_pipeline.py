@@ -23,7 +23,8 @@ from divtok.errors import ConfigError, DataError, StoreError, UsageError
 from divtok.importers import ImportOptions
 from divtok.records import Problem, Trajectory
 from divtok.stages import import_files as imports
-from divtok.stages.import_files import BAD_ROWS_FILE, ImportedFile, import_files
+from divtok.stages.bad_rows import BAD_ROWS_FILE
+from divtok.stages.import_files import ImportedFile, import_files
 from divtok.store import atomic
 from divtok.store.run import CONFIG_FILE, Run, check_or_write_manifest
 
@@ -101,7 +102,7 @@ def test_a_changed_file_is_refused_with_the_difference(tmp_path: Path) -> None:
         ({"generator": "g"}, 'generator: null -> "g"'),
         ({"columns": {"answer": ""}}, r"columns.answer: \(absent\) ->"),
         ({"benchmark": "b"}, 'benchmark: null -> "b"'),
-        ({"protocol": "verbalized"}, 'imported.protocol: "cot" -> "verbalized"'),
+        ({"protocol": "verbalized"}, 'imported.protocol: "letter" -> "verbalized"'),
     ],
 )
 def test_the_same_file_read_otherwise_is_refused(

@@ -35,7 +35,7 @@ def formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Importe
     found: Registry[Importer] = Registry("format", group="divtok.importers")
     for importer in IMPORTERS:
         found.add(importer.name, importer)
-    for module in ("importers.importer", "importers.read", "cli.import_"):
+    for module in ("importers.importer", "importers.read", "importers.found", "cli.import_"):
         monkeypatch.setattr(import_module(f"divtok.{module}"), "IMPORTERS", found)
     (tmp_path / "their_formats.py").write_text(TSV)
     monkeypatch.syspath_prepend(tmp_path)
@@ -81,4 +81,5 @@ def test_its_options_are_checked_like_those_of_others(formats: Registry[Importer
 
 def test_the_help_lists_it(formats: Registry[Importer], divtok: Command) -> None:
     said = divtok("import", "--help")
-    assert "<inspect|jsonl|lm-eval|openai-batch|tab-separated>" in said.out
+    assert "<auto|csv|inspect|jsonl|" in said.out
+    assert "|parquet|phoenix|tab-separated>" in said.out

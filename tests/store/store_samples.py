@@ -87,6 +87,9 @@ counts = st.builds(
     *(st.none() | int64, st.none() | int64),
     *(int64, int64, finite, int64, int64),
 )
+their_verdicts = st.builds(
+    r.TheirVerdict, texts, texts, st.sampled_from(list(r.Verdict)), maybe_text, reasons
+)
 confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, reasons)
 evaluations = st.builds(
     r.Evaluation,
@@ -125,6 +128,7 @@ relevances = st.builds(r.Relevance, texts, texts, float32, reasons)
 KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.PROBLEMS, problems),
     (schema.TRAJECTORIES, trajectories),
+    (schema.VERDICTS, their_verdicts),
     (schema.GRADES, grades),
     (TRACES, traces),
     (schema.COUNTS, counts),

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from divtok.cli.options import FamilyOption, JsonOption, NameOption, OutOption, run_folder
+from divtok.cli.options import (
+    FamilyOption,
+    JsonOption,
+    NameOption,
+    OutOption,
+    ScorerOption,
+    VerdictOption,
+    grading,
+    run_folder,
+)
 from divtok.cli.printing import print_json
 from divtok.errors import UsageError
 from divtok.importers import IMPORTERS, ImportOptions
+from divtok.importers.answers import AUTO
 from divtok.importers.columns import FIELDS, parse_columns
 from divtok.progress import say
 from divtok.protocols.protocol import PROTOCOLS
@@ -33,13 +43,20 @@ class ImportCommand(TyperCommand):
         listed: dict[str | None, Registry[Any]] = {"file_format": IMPORTERS, "protocol": PROTOCOLS}
         for param in self.params:
             if param.name in listed:
-                param.metavar = f"<{'|'.join(sorted(listed[param.name].names()))}>"
+                param.metavar = f"<{'|'.join([AUTO, *sorted(listed[param.name].names())])}>"
         super().format_help(ctx, formatter)
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of one format.")],
-    file_format: Annotated[str, typer.Option("--format", help="What wrote the files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Files of one format, also .gz and .zst, patterns, folders."
+        ),
+    ],
+    file_format: Annotated[
+        str, typer.Option("--format", help="What wrote the files; auto: what they look like.")
+    ] = AUTO,
     out: OutOption = None,
     name: NameOption = None,
     column: Annotated[
@@ -56,7 +73,11 @@ def import_(
     requests: Annotated[Path | None, typer.Option(help="Request file of an OpenAI batch.")] = None,
     generator: Annotated[str | None, typer.Option(help="Model that wrote the responses.")] = None,
     benchmark: Annotated[str | None, typer.Option(help="Name of the set of problems.")] = None,
-    protocol: Annotated[str, typer.Option(help="How the generator was asked.")] = "cot",
+    protocol: Annotated[
+        str, typer.Option(help="How answers are given; auto: what finds them in most responses.")
+    ] = AUTO,
+    verdict: VerdictOption = None,
+    scorer: ScorerOption = None,
     family: FamilyOption = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Set bad rows aside instead of stopping.")
@@ -86,7 +107,7 @@ def import_(
     )
     store = Run.create_or_open(run_folder(name, out, default=""))
     with store.lock():
-        found = import_files(store, files, options, family=family)
+        found = import_files(store, files, options, family=family, grading=grading(verdict, scorer))
     _say_notes(store, found)
     summary = _summary(store)
     if as_json:
@@ -105,11 +126,21 @@ def _summary(store: Run) -> dict[str, Any]:
         "generators": dict(Counter(t.generator for t in trajectories)),
         "benchmarks": dict(Counter(t.benchmark for t in trajectories)),
         "finish_reasons": dict(Counter(t.finish_reason for t in trajectories)),
+        "protocol": trajectories[0].protocol if trajectories else None,
+        "verdicts": _verdict_counts(store),
     }
 
 
+def _verdict_counts(store: Run) -> dict[str, dict[str, int]]:
+    """scorer -> verdict -> how many, in the order of the files."""
+    counts: dict[str, Counter[str]] = {}
+    for verdict in store.verdicts.read():
+        counts.setdefault(verdict.scorer, Counter())[verdict.verdict.value] += 1
+    return {scorer: dict(found) for scorer, found in counts.items()}
+
+
 def _say_notes(store: Run, found: list[ImportedFile]) -> None:
-    from divtok.stages.import_files import BAD_ROWS_FILE
+    from divtok.stages.bad_rows import BAD_ROWS_FILE
 
     for note in dict.fromkeys(note for file in found for note in file.notes):
         say(f"import: {visible(note)}")
@@ -139,4 +170,8 @@ def _print(store: Run, found: list[ImportedFile], summary: dict[str, Any]) -> No
     put(f"problems: {problems}, of which {known} have a gold answer")
     put(f"benchmarks: {listed(summary['benchmarks'])}")
     put(f"generators: {listed(summary['generators'])}")
+    for scorer, counts in summary["verdicts"].items():
+        put(f"verdicts of '{visible(scorer)}': {listed(counts)}")
+    if summary["verdicts"] and not known:
+        put("no gold answers: --verdict theirs takes these verdicts as grades")
     put(f"next: divtok score {shlex.quote(str(store.path))} --pair P Q")

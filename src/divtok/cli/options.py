@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,13 @@ from divtok.config.run import RunConfig, load_config
 from divtok.errors import UsageError
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run, is_run, run_path
+
+
+class Verdicts(StrEnum):
+    OURS = "ours"
+    THEIRS = "theirs"
+    BOTH = "both"
+
 
 RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, or its folder.")]
 ConfigArguments = Annotated[
@@ -51,6 +60,15 @@ BaseUrlOption = Annotated[
     str | None, typer.Option(help="Generate through the OpenAI-compatible server there.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+VerdictOption = Annotated[
+    Verdicts | None,
+    typer.Option(
+        "--verdict", help="Grades: ours, theirs (of the tool a log comes from), or both compared."
+    ),
+]
+ScorerOption = Annotated[
+    str | None, typer.Option(help="Whose verdicts of theirs, by the tool's name for it.")
+]
 RetryOption = Annotated[
     bool, typer.Option("--retry-failed", help="Redo the rows that failed before.")
 ]
@@ -95,6 +113,13 @@ def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:
     if given and "=" not in given[0]:
         path = Path(given.pop(0))
     return load_config(path, given + overridden(**named))
+
+
+def grading(verdict: Verdicts | None, scorer: str | None) -> list[str]:
+    """Overrides for whose verdicts are the grades."""
+    name = None if scorer is None else json.dumps(scorer, ensure_ascii=False)
+    verdicts = None if verdict is None else verdict.value
+    return overridden(**{"grade.verdicts": verdicts, "grade.scorer": name})
 
 
 def overridden(**named: object) -> list[str]:

@@ -13,6 +13,9 @@ from divtok.cli.options import (
     ReadersOption,
     RetryOption,
     RunArgument,
+    ScorerOption,
+    VerdictOption,
+    grading,
     open_run,
     overridden,
 )
@@ -40,6 +43,8 @@ def score(
     ] = None,
     pair: PairOption = None,
     family: ReadersOption = None,
+    verdict: VerdictOption = None,
+    scorer: ScorerOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
     """Turn a run's traces into confidences, with every estimator the config asks for.
@@ -51,7 +56,7 @@ def score(
     from divtok.stages.score import score as stage
 
     store = open_run(run)
-    given = _with_theta(overrides or [], theta)
+    given = [*_with_theta(overrides or [], theta), *grading(verdict, scorer)]
     if pair is None and family is None:
         if retry_failed:
             raise UsageError(
@@ -59,6 +64,11 @@ def score(
                 next_step="Give --pair P Q or --family NAME too.",
             )
         for override in given:
+            if override.startswith(("grade.verdicts=", "grade.scorer=")):
+                raise UsageError(
+                    "Whose verdicts count changes the grades, not the scores.",
+                    next_step=f"Give it to 'divtok grade {run}', or give --pair P Q too.",
+                )
             if not override.startswith("score."):
                 raise UsageError(
                     f"'{override}' changes more than the scores.",
@@ -78,11 +88,11 @@ def score(
 
 def read_and_report(store: Run, config: RunConfig, *, retry_failed: bool = False) -> None:
     """Everything behind the trajectories; evaluated and reported where there are gold answers."""
-    from divtok.stages.evaluate import has_gold
+    from divtok.stages.evaluate import has_grades
     from divtok.stages.run import run_stages
 
     run_stages(store, config, retry_failed=retry_failed, sampled=True)
-    if has_gold(store):
+    if has_grades(store, config):
         report_results(store, config)
     else:
         say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")

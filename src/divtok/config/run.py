@@ -110,6 +110,8 @@ class GenerateSection(Section):
 
 class GradeSection(Section):
     grader: Annotated[str, _one_of(GRADERS)] | None = None  # left out: each benchmark's own
+    verdicts: Literal["ours", "theirs", "both"] = "ours"  # theirs: of the tool a log comes from
+    scorer: str | None = None  # whose verdicts of theirs; left out: each benchmark's first
     workers: Positive = 2
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
     judge: JudgeSection = JudgeSection()

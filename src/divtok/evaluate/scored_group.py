@@ -97,13 +97,15 @@ class ScoredGroup:
 class LeftOut:
     """Rows of one generator on one benchmark that count in no figure, accuracy included.
 
-    A response that failed and one without a gold answer are not wrong answers.
+    A response that failed and one without a gold answer, or without a verdict where those of
+    another tool are the grades, are not wrong answers.
     """
 
     benchmark: str
     generator: str
     failed: int
     gold_missing: int
+    verdict_missing: int = 0
 
 
 def known_verdicts(verdict: Sequence[Verdict | str]) -> None:

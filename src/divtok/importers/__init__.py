@@ -6,8 +6,10 @@ trajectories.
 
 from __future__ import annotations
 
+from divtok.importers.found import found_files
 from divtok.importers.imported import BadRow, Imported
 from divtok.importers.importer import IMPORTERS, ImportOptions
+from divtok.importers.mappings import imported_rows
 from divtok.importers.read import check_options, named_rows, read_rows
 from divtok.importers.records import Before, Records, to_records
 
@@ -19,6 +21,8 @@ __all__ = [
     "Imported",
     "Records",
     "check_options",
+    "found_files",
+    "imported_rows",
     "named_rows",
     "read_rows",
     "to_records",

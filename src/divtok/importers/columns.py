@@ -30,6 +30,9 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "generator": ("model", "generator", "model_name"),
     "finish_reason": ("finish_reason", "stop_reason"),
     "benchmark": ("benchmark", "dataset"),
+    # What the tool that wrote the file says of the response: several may have judged it.
+    "verdict": ("verdict", "correct", "is_correct", "exact_match"),
+    "extracted": ("extracted", "extracted_answer", "parsed_answer"),
 }
 FIELDS = tuple(USUAL_NAMES)
 NOT_THERE: Any = object()  # unlike None, which a file can hold

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from divtok.errors import DataError
-from divtok.records import FinishReason, Reason
+from divtok.records import FinishReason, Reason, TheirVerdict
 
 LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
@@ -20,7 +20,8 @@ class Imported:
     """One response as a file has it. None is what the file does not say.
 
     A response that failed is a row, too: its finish reason is "failed", its response is
-    empty and `reason` says what happened.
+    empty and `reason` says what happened. `verdicts` are those of the tool that wrote the file, its
+    main one first; their keys are empty.
     """
 
     where: str  # "FILE, line N" or "FILE, member M"
@@ -33,6 +34,7 @@ class Imported:
     benchmark: str | None = None
     generator: str | None = None
     sample: int | None = None
+    verdicts: tuple[TheirVerdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

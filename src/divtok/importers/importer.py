@@ -3,14 +3,16 @@
 One file in `formats/` for each; others come through the entry-point group `divtok.importers`. An
 importer is a function that yields rows:
 
-    @importer("tsv", columns=())
-    def read_tsv(path: Path, options: ImportOptions, tell: Tell) -> Rows:
+    @importer("pairs", columns=())
+    def read_pairs(path: Path, options: ImportOptions, tell: Tell) -> Rows:
         \"\"\"Question and response, with a tab between them.\"\"\"
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             question, response = line.split("\\t")
             yield Imported(f"{path}, line {number}", response, question=question)
 
-Names, gold answers and problems that come from elsewhere are added to its rows afterwards.
+`files` are patterns of names under which a folder may hold such files, `recognise` tells one by its
+beginning; without them the format has to be named. Names, gold answers and problems that come from
+elsewhere are added to its rows afterwards.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from divtok.errors import DataError
+from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported
 from divtok.json_lines import LARGEST_LINE, json_object, numbered_lines
 from divtok.registry import Registry
@@ -34,19 +37,34 @@ Tell: TypeAlias = Callable[[str], None]  # takes what the user should know about
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How files are to be read; the same for all files of one command."""
+    """How files are to be read; the same for all files of one command.
 
-    format: str
+    The format "auto" is what the files look like, the protocol "auto" what finds their answers.
+    """
+
+    format: str = AUTO
     columns: Mapping[str, str] = field(default_factory=dict[str, str])  # field -> column, or ""
     generator: str | None = None
     benchmark: str | None = None
-    protocol: str = "cot"
+    protocol: str = AUTO
     problems: Path | None = None
     requests: Path | None = None
     skip_bad: bool = False
 
 
 Read: TypeAlias = Callable[[Path, ImportOptions, Tell], Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What formats are told apart by: a file's name, its first bytes, and its first JSON value.
+
+    The value is that of the first line, or of the whole file; None where neither is JSON.
+    """
+
+    name: str
+    start: bytes
+    first: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,8 @@ class Importer:
     read: Read
     check: Callable[[ImportOptions], None] | None = None
     takes_requests: bool = False  # whether --requests means anything to it
+    files: tuple[str, ...] = ()
+    recognise: Callable[[Glimpse], bool] | None = None
 
 
 IMPORTERS: Registry[Importer] = Registry(
@@ -72,12 +92,15 @@ def importer(
     columns: tuple[str, ...],
     check: Callable[[ImportOptions], None] | None = None,
     takes_requests: bool = False,
+    files: tuple[str, ...] = (),
+    recognise: Callable[[Glimpse], bool] | None = None,
 ) -> Callable[[Read], Read]:
     """Register a function as an importer; the first line of its docstring is the summary."""
 
     def register(read: Read) -> Read:
         summary = (inspect.getdoc(read) or "").split("\n", 1)[0]
-        IMPORTERS.add(name, Importer(name, summary, columns, read, check, takes_requests))
+        found = Importer(name, summary, columns, read, check, takes_requests, files, recognise)
+        IMPORTERS.add(name, found)
         return read
 
     return register
@@ -99,6 +122,10 @@ class Line:
 
 Item = TypeVar("Item", Line, Imported)
 T = TypeVar("T")
+
+
+class NothingToReadError(DataError):
+    """A file that is of the format and holds no response, which a folder may well do."""
 
 
 def json_lines(path: Path) -> list[Line]:

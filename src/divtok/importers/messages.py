@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts, with_reasoning
+from divtok.importers.columns import value_at
 from divtok.importers.imported import checked_text, failure_reason, fault, shown
 from divtok.records import FinishReason, Reason
 
@@ -46,6 +47,22 @@ def choice_outcome(choice: Any, reason_field: str, where: str) -> Outcome:
     if text is None and finish_reason != "length":  # not cut off before the first word
         raise fault(where, "a choice has no content")
     return text or "", finish_reason, None
+
+
+def responses_outcome(body: dict[str, Any], where: str) -> Outcome:
+    """A body of the responses API: its messages, after any reasoning that is given."""
+    items = [item for item in body["output"] if isinstance(item, dict)]
+    texts = [message_text(item, where) for item in items if item.get("type") == "message"]
+    if body.get("status") == "failed" or not texts:
+        return failed(value_at(body, "error.message"), "the response has no message")
+    summaries = [item.get("summary") for item in items if item.get("type") == "reasoning"]
+    parts = [part for summary in summaries if isinstance(summary, list) for part in summary]
+    reasoning = [checked_text(value_at(part, "text"), "summary", where) for part in parts]
+    word = "stop"
+    if body.get("status") == "incomplete":
+        word = value_at(body, "incomplete_details.reason")
+    text = with_reasoning("\n\n".join(reasoning), "\n".join(text or "" for text in texts))
+    return text, finish_reason_of(word), None
 
 
 def failed(message: Any, otherwise: str) -> Outcome:

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from divtok.compressed import plain_name
 from divtok.errors import UsageError
+from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported, fault, shown, unknown_generator
 from divtok.importers.importer import IMPORTERS, ImportOptions, each
 from divtok.problems.jsonl import read_problems
@@ -32,7 +34,8 @@ _ARRAY = re.compile(
 def check_options(options: ImportOptions) -> None:
     """Refuse options that do not go with the format, before any file is read."""
     importer = IMPORTERS.get(options.format)
-    PROTOCOLS.get(options.protocol)
+    if options.protocol != AUTO:
+        PROTOCOLS.get(options.protocol)
     for name in options.columns:
         if name not in importer.column_fields:
             raise UsageError(
@@ -69,7 +72,7 @@ def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRo
         source=str(path),
         generator=options.generator,
         benchmark=options.benchmark,
-        stem=path.stem,
+        stem=Path(plain_name(path)).stem,
     )
     return found, [*notes, *golds.notes(str(path)), *renamed]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from divtok.errors import DataError
 from divtok.importers.imported import (
@@ -20,7 +20,7 @@ from divtok.importers.imported import (
     unknown_generator,
 )
 from divtok.importers.importer import each
-from divtok.records import Problem, Trajectory, trajectory_key
+from divtok.records import Problem, TheirVerdict, Trajectory, trajectory_key
 
 _ID_DIGITS = 12
 
@@ -36,20 +36,22 @@ class Before:
 
     problems: Sequence[tuple[Problem, str]] = ()
     trajectories: Sequence[tuple[Trajectory, str]] = ()
+    verdicts: Sequence[TheirVerdict] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
     """What the rows add, and where each trajectory is in its file.
 
-    `repeated` rows were there already, word for word, and add nothing. `doubled` ones are added,
-    though another file has the same response to the same question.
+    `repeated` rows were there already, word for word, and add nothing but verdicts. `doubled` ones
+    are added, though another file has the same response to the same question.
     """
 
     problems: list[Problem] = field(default_factory=list[Problem])
     trajectories: list[Trajectory] = field(default_factory=list[Trajectory])
     places: list[str] = field(default_factory=list[str])
     bad: list[BadRow] = field(default_factory=list[BadRow])
+    verdicts: list[TheirVerdict] = field(default_factory=list[TheirVerdict])
     repeated: int = 0
     doubled: int = 0
 
@@ -74,6 +76,7 @@ def to_records(
         trajectories=[trajectory for trajectory, _ in added],
         places=[where for _, where in added],
         bad=[row for row in found if isinstance(row, BadRow)],
+        verdicts=gathering.new_verdicts,
         repeated=gathering.repeated,
         doubled=gathering.doubled,
     )
@@ -87,6 +90,8 @@ class _Gathering:
         self._problems = {(p.benchmark, p.id): (p, where) for p, where in before.problems}
         self._stored = {name: problem for name, (problem, _) in self._problems.items()}
         self._trajectories = {t.key: (t, where) for t, where in before.trajectories}
+        self._verdicts = {(v.key, v.scorer): v for v in before.verdicts}
+        self.new_verdicts: list[TheirVerdict] = []
         self._next_sample: dict[Group, int] = {}
         self._numbered: dict[Group, tuple[bool, str]] = {}
         self._others: dict[tuple[str, str, str], set[str]] = {}
@@ -100,10 +105,13 @@ class _Gathering:
     def add(self, row: Imported) -> Iterator[tuple[Trajectory, str]]:
         """Take the row in; nothing of it where it contradicts what is there."""
         problem = self._problem(row)
-        trajectory = self._trajectory(row, problem)
+        trajectory, is_new = self._trajectory(row, problem)
+        verdicts = self._said_of(row, trajectory)
+        self._verdicts |= {(v.key, v.scorer): v for v in verdicts}
+        self.new_verdicts += verdicts
         name = (problem.benchmark, problem.id)
         self._problems[name] = (problem, self._problems.get(name, (problem, row.where))[1])
-        if trajectory is None:
+        if not is_new:
             self.repeated += 1
             return
         self._trajectories[trajectory.key] = (trajectory, row.where)
@@ -135,8 +143,22 @@ class _Gathering:
             raise _contradiction(row, identity, "gold answer", where)
         return problem
 
-    def _trajectory(self, row: Imported, problem: Problem) -> Trajectory | None:
-        """The row's trajectory; None where the very same one is there already."""
+    def _said_of(self, row: Imported, trajectory: Trajectory) -> list[TheirVerdict]:
+        """The row's verdicts on its trajectory, as far as they are not there already."""
+        found = [replace(verdict, key=trajectory.key) for verdict in row.verdicts]
+        for verdict in found:
+            there = self._verdicts.get((verdict.key, verdict.scorer), verdict)
+            if there != verdict:
+                raise fault(
+                    row.where,
+                    f"'{shown(verdict.scorer)}' calls the response {verdict.verdict.value}, and "
+                    f"called the very same one {there.verdict.value} before",
+                    "Import the newer file alone into a new run, or use --skip-bad.",
+                )
+        return [v for v in found if (v.key, v.scorer) not in self._verdicts]
+
+    def _trajectory(self, row: Imported, problem: Problem) -> tuple[Trajectory, bool]:
+        """The row's trajectory, and whether it is new: the very same one may be there already."""
         if row.generator is None:
             raise unknown_generator(row.where)
         group = (problem.benchmark, problem.id, row.generator)
@@ -165,10 +187,10 @@ class _Gathering:
             reason=row.reason,
         )
         if trajectory.key not in self._trajectories:
-            return trajectory
+            return trajectory, True
         there, where = self._trajectories[trajectory.key]
         if there == trajectory:
-            return None
+            return trajectory, False
         raise fault(
             row.where,
             f"sample {sample} of problem '{shown(problem.id)}' by '{shown(row.generator)}' is "

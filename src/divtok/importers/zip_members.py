@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from divtok.compressed import ALWAYS_ALLOWED, LARGEST_RATIO
 from divtok.errors import DataError
 from divtok.importers.imported import fault
 
 ZSTANDARD = 93
 LARGEST_MEMBER = 128 * 2**20
-# What all members may unpack to; logs shrink to a tenth or a thirtieth of their size.
-LARGEST_RATIO = 200
-ALWAYS_ALLOWED = 64 * 2**20
 
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = b"PK\x03\x04"

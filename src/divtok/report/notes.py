@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from divtok.evaluate.agreement import Agreement
 from divtok.evaluate.certified import Certified, certified
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.scored_group import LeftOut
@@ -49,12 +50,14 @@ class Seen:
     # table -> what made its rows, as far as the run says
     makers: Mapping[str, Sequence[Mapping[str, str]]]
     happened: Sequence[str]
+    agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
 
 
 def notes_of(seen: Seen) -> list[Note]:
     """In the order of the report's page."""
     return [
         left_out_note(seen.left_out),
+        *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
@@ -70,20 +73,43 @@ def left_out_note(results: Sequence[LeftOut]) -> Note:
         group = (evaluation.benchmark, evaluation.generator)
         for found in results:
             if (found.benchmark, found.generator) == group:
-                return {"failed": found.failed, "gold_missing": found.gold_missing}
+                counts = {"failed": found.failed, "gold_missing": found.gold_missing}
+                missing = found.verdict_missing
+                return counts | ({"verdict_missing": missing} if missing else {})
         return None
 
     return Note(
         key="left_out",
         heading="Left out",
         title="Rows that are not counted",
-        about="A problem without a response, or a response without a gold answer, is not a wrong "
-        "answer: it is not counted in any figure, accuracy included.",
+        about="A problem without a response, or a response without a gold answer or verdict, is "
+        "not a wrong answer: it is not counted in any figure, accuracy included.",
         lines=tuple(
             f"{found.generator} on {found.benchmark}: {_left_out(found)}, not counted in any "
             "figure."
             for found in results
         ),
+        value=value,
+    )
+
+
+def agreement_note(groups: Sequence[Agreement]) -> Note:
+    """How our verdicts and those of the tool that the responses come from compare."""
+
+    def value(evaluation: Evaluation) -> dict[str, int] | None:
+        for found in groups:
+            if (found.benchmark, found.generator) == (evaluation.benchmark, evaluation.generator):
+                counts = asdict(found)
+                return {name: n for name, n in counts.items() if isinstance(n, int)}
+        return None
+
+    return Note(
+        key="verdicts",
+        heading="Verdicts",
+        title="Verdicts of the other tool",
+        about="Every figure counts divtok's own verdicts (ours). The tool that the responses come "
+        "from had judged them, too (theirs). Where the two disagree is in `tables/disagreements`.",
+        lines=tuple(found.sentence() for found in groups),
         value=value,
     )
 
@@ -254,6 +280,7 @@ def _left_out(found: LeftOut) -> str:
     counts = (
         (found.failed, "without a response"),
         (found.gold_missing, "without a gold answer"),
+        (found.verdict_missing, "without a verdict of the other tool"),
     )
     return " and ".join(f"{count:,} {what}" for count, what in counts if count)
 

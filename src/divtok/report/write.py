@@ -6,15 +6,17 @@ Takes evaluations and scored groups, already computed or read; opens no run and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from divtok.errors import NothingScoredError
+from divtok.evaluate.agreement import Judged
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.scored_group import ScoredGroup
+from divtok.json_text import json_text
 from divtok.records import Evaluation
 from divtok.report.figures import (
     CountDisplay,
@@ -52,6 +54,7 @@ def write_report(
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
     notes: Sequence[Note] = (),
+    disagreements: Sequence[Judged] | None = None,
     theta_fits: Mapping[str, ThetaFit] | None = None,
     protocol: Protocol | None = None,
     labels: Mapping[str, str] | None = None,
@@ -62,7 +65,8 @@ def write_report(
 
     `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
     accuracy by count and the comparison at equal length; `notes` are sections of the page, what to
-    keep in mind; `theta_fits` maps a name, such as a generator's, to its fit. README.md is written
+    keep in mind; `disagreements`, where our verdicts were compared with another tool's, are a table
+    and JSON; `theta_fits` maps a name, such as a generator's, to its fit. README.md is written
     last, so that it never points at missing files.
     """
     if not evaluations:
@@ -83,8 +87,15 @@ def write_report(
         for name, table in tables.items()
         for suffix, render in RENDERERS.items()
     }
+    if disagreements is not None:
+        table = disagreement_table(disagreements)
+        texts |= {f"disagreements.{s}": render(table) for s, render in RENDERERS.items()}
+        texts["disagreements.json"] = json_text([asdict(row) for row in disagreements], indent=2)
     texts["all.csv"] = to_csv(long_table(evaluations, protocol=protocol))
     make_folder(folder / "tables")
+    if disagreements is None:  # those of an earlier report are no longer asked for
+        for stale in (folder / "tables").glob("disagreements.*"):
+            stale.unlink()
     written: list[Path] = []
     for name, text in texts.items():
         written.append(folder / "tables" / name)
@@ -108,6 +119,30 @@ def write_report(
     first = folder / "README.md"
     write_text_atomically(first, page)
     return Report(folder, tuple(p.relative_to(folder) for p in (first, *written)))
+
+
+def disagreement_table(rows: Sequence[Judged]) -> ReportTable:
+    """The responses on which our verdict and another tool's differ, with what each read."""
+    names = {
+        "generator": "Generator",
+        "problem_id": "Problem",
+        "key": "Key",
+        "gold": "Gold",
+        "ours_extracted": "Our answer",
+        "ours": "Our verdict",
+        "scorer": "Scorer",
+        "theirs_extracted": "Their answer",
+        "theirs": "Their verdict",
+    }
+    columns = tuple(ReportColumn(key, label) for key, label in names.items())
+    cells = [tuple(getattr(row, name) for name in names) for row in rows]
+    return ReportTable(
+        "Verdicts that differ",
+        columns,
+        tuple(ReportRow(c, section=row.benchmark) for c, row in zip(cells, rows, strict=True)),
+        "Ours are divtok's, theirs those of the tool that the responses come from. An unanswered "
+        "response agrees with an incorrect one; undecided ones are not compared.",
+    )
 
 
 def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> ReportTable:

@@ -12,15 +12,25 @@ from typing import Any, NamedTuple
 
 from divtok.config.run import RunConfig
 from divtok.errors import DataError, NothingScoredError
+from divtok.evaluate.agreement import Compared
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
-from divtok.records import GOLD_MISSING, Counts, Evaluation, Scalar, Verdict, reason_kind
+from divtok.records import (
+    GOLD_MISSING,
+    VERDICT_MISSING,
+    Counts,
+    Evaluation,
+    Scalar,
+    Verdict,
+    reason_kind,
+)
 from divtok.report.notes import Note, Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
+from divtok.stages.verdicts import compared_verdicts
 from divtok.store.notes import kept_notes
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
@@ -28,11 +38,15 @@ from divtok.store.run import Run
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """What a run's tables say: the scored groups, their evaluations, and what to mind in them."""
+    """What a run's tables say: the scored groups, their evaluations, and what to mind in them.
+
+    `compared` sets the verdicts of another tool beside ours, where the config asks for both.
+    """
 
     groups: list[ScoredGroup]
     evaluations: list[Evaluation]
     notes: list[Note]
+    compared: Compared | None = None
 
 
 class Graded(NamedTuple):
@@ -40,6 +54,12 @@ class Graded(NamedTuple):
 
     verdict: Verdict
     gold_missing: bool
+    verdict_missing: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether there was nothing to grade by."""
+        return self.gold_missing or self.verdict_missing
 
 
 def protocol_of(config: RunConfig) -> Protocol:
@@ -56,6 +76,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
     evaluations = evaluate_groups(groups, config)
+    compared = compared_verdicts(run, config) if config.grade.verdicts == "both" else None
     notes = notes_of(
         Seen(
             config.theta,
@@ -65,9 +86,10 @@ def results_of(run: Run, config: RunConfig) -> Results:
             evaluations,
             run.makers(),
             kept_notes(run),
+            None if compared is None else compared.groups,
         )
     )
-    return Results(groups, evaluations, notes)
+    return Results(groups, evaluations, notes, compared)
 
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:
@@ -85,6 +107,11 @@ def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Ev
 def has_gold(run: Run) -> bool:
     """Whether there is a gold answer to any of the run's problems."""
     return any(answer is not None for (answer,) in rows_of(run.problems, ("answer",)))
+
+
+def has_grades(run: Run, config: RunConfig) -> bool:
+    """Whether anything can be right or wrong: by a gold answer, or by verdicts that are grades."""
+    return bool(run.verdicts.keys()) if config.grade.verdicts == "theirs" else has_gold(run)
 
 
 def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, Counts]:
@@ -110,9 +137,10 @@ def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) ->
 def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:
     """The grades by key; an error where a response has none."""
     found = {
-        grade.key: Graded(grade.verdict, reason_kind(grade.reason) == GOLD_MISSING)
+        grade.key: Graded(grade.verdict, kind == GOLD_MISSING, kind == VERDICT_MISSING)
         for grades in run.grades.batches()
         for grade in grades
+        for kind in [reason_kind(grade.reason)]
     }
     for key in responses:
         if key not in found:
@@ -140,21 +168,25 @@ def _groups(
     for response in responses.values():
         members.setdefault(response.group, []).append(response)
     kept = {
-        group: [r for r in rows if not r.failed and not grades[r.key].gold_missing]
+        group: [r for r in rows if not r.failed and not grades[r.key].missing]
         for group, rows in members.items()
     }
     if not any(kept.values()):
         raise NothingScoredError(
             f"Not one row of the run {run.path} has both a response and a gold answer, so there is "
             "nothing to evaluate.",
-            next_step="Its confidences are in the table 'confidences'; import it with gold answers "
+            next_step=f"divtok grade {run.path} --verdict theirs takes the verdicts of the tool "
+            "they come from."
+            if run.verdicts.keys() and config.grade.verdicts != "theirs"
+            else "Its confidences are in the table 'confidences'; import it with gold answers "
             "to evaluate them.",
         )
     left_out = [
         LeftOut(
             *group,
             failed=sum(r.failed for r in rows),
-            gold_missing=sum(not r.failed for r in rows) - len(kept[group]),
+            gold_missing=sum(not r.failed and grades[r.key].gold_missing for r in rows),
+            verdict_missing=sum(not r.failed and grades[r.key].verdict_missing for r in rows),
         )
         for group, rows in members.items()
         if len(kept[group]) < len(rows)

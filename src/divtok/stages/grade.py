@@ -1,4 +1,8 @@
-"""trajectories -> grades: answers are found and compared with the gold answers."""
+"""trajectories -> grades: answers are found and compared with the gold answers.
+
+Or the verdicts of the tool that the responses come from are the grades, where the config says so.
+The two never mix: a run that goes over from one to the other is graded anew.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,14 @@ from divtok.grade.trajectories import grade_trajectories
 from divtok.progress import say
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict, reason_kind
+from divtok.stages.verdicts import chosen_verdicts, compared_verdicts, theirs_as_grade
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
 from divtok.store.space import ROW_BYTES, require_space
 
 GRADES_PER_SHARD = 256
+_SECTION = "grade"
 
 Golds = dict[tuple[str, str], str | None]  # (benchmark, problem id) -> gold answer
 
@@ -35,6 +41,9 @@ def grade(
     golds: Golds = {key: answer for key, (answer, _) in problems.items()}
     questions = {key: asked for key, (_, asked) in problems.items()}
     trajectories = stored_trajectories(run)
+    if config.grade.verdicts == "theirs":
+        _keep_theirs(run, config, trajectories)
+        return
     graders = {name: config.grader_for(name) for name in {t.benchmark for t in trajectories}}
     _check_graders(run, config, graders, trajectories)
     present = run.grades.keys()
@@ -54,6 +63,32 @@ def grade(
     )
     fill(task, executor)
     _say_unanswered(run, trajectories)
+    _say_verdicts(run, config, golds)
+
+
+def _keep_theirs(run: Run, config: RunConfig, trajectories: Sequence[Trajectory]) -> None:
+    """The other tool's verdicts as grades, all of them: they may have changed with the scorer."""
+    theirs = chosen_verdicts(run, config, trajectories)
+    say(f"grade: {theirs.said}")
+    grades = [theirs_as_grade(t, theirs.verdicts.get(t.key)) for t in trajectories]
+    # First, so that whatever is stored of them is never taken for grades of ours.
+    run.write_manifest({**(run.manifest() or {}), _SECTION: {"verdicts": theirs.said}})
+    if run.grades.read() != grades:
+        run.note_maker(run.grades.layout.name, libraries())
+        run.grades.replace(grades)
+
+
+def _say_verdicts(run: Run, config: RunConfig, golds: Golds) -> None:
+    """How ours and theirs compare, or that there are only theirs."""
+    if config.grade.verdicts == "both":
+        compared = compared_verdicts(run, config)
+        for line in (compared.theirs, *(group.sentence() for group in compared.groups)):
+            say(f"grade: {line}")
+    elif run.verdicts.keys() and not any(golds.values()):
+        say(
+            "grade: there is no gold answer, but there are verdicts of the tool the responses come "
+            f"from: divtok grade {run.path} --verdict theirs takes them"
+        )
 
 
 @contextmanager
@@ -108,18 +143,24 @@ def _check_graders(
     """
     judge = f"judge: {config.grade.judge.model}"
     graders = {b: judge if name == "judge" else name for b, name in names.items()}
-    stored, rows = run.manifest() or {}, run.grades.keys()
-    known = stored.get("grade", {}).get("grader", DEFAULT_GRADER)
+    stored = run.manifest() or {}
+    if "verdicts" in stored.get(_SECTION, {}):
+        say("grade: the grades were verdicts of another tool, and are made anew")
+        run.grades.replace([])
+        stored = {name: section for name, section in stored.items() if name != _SECTION}
+        run.write_manifest(stored)
+    rows = run.grades.keys()
+    known = stored.get(_SECTION, {}).get("grader", DEFAULT_GRADER)
     graded = {t.benchmark for t in trajectories if (t.key,) in rows}
     before = {b: known if isinstance(known, str) else known.get(b) for b in graded}
     several = len(set(graders.values())) > 1
     now: object = dict(sorted(graders.items())) if several else next(iter(graders.values()), known)
-    if "grade" not in stored and now == DEFAULT_GRADER:
+    if _SECTION not in stored and now == DEFAULT_GRADER:
         return
     if before != {b: graders[b] for b in graded}:
-        run.write_manifest({**stored, "grade": {"grader": known}})
-        check_section(run, rows, "grade", {"grader": now})
-    run.write_manifest({**stored, "grade": {"grader": now}})
+        run.write_manifest({**stored, _SECTION: {"grader": known}})
+        check_section(run, rows, _SECTION, {"grader": now})
+    run.write_manifest({**stored, _SECTION: {"grader": now}})
 
 
 def _say_unanswered(run: Run, trajectories: Sequence[Trajectory]) -> None:

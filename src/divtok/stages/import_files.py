@@ -8,28 +8,40 @@ import left before that is put right by the next one.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
-from divtok.importers import Before, ImportOptions, Records, check_options, read_rows, to_records
+from divtok.importers import (
+    BadRow,
+    Before,
+    Imported,
+    ImportOptions,
+    Records,
+    check_options,
+    read_rows,
+    to_records,
+)
+from divtok.importers.answers import AUTO, best_protocol
+from divtok.importers.found import Found, found_files
+from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
+from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
 from divtok.stages.stored import stored_config
-from divtok.store import atomic
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
 from divtok.strict_yaml import MAX_YAML_BYTES
 
-BAD_ROWS_FILE = "bad_rows.jsonl"
 DEFAULT_FAMILY = "blackbox"
 
 _RUN_SECTION = "imported"
-_FILE_SECTION = "import "  # and the file's name
+
+
+_Rows = tuple[list[Imported | BadRow], list[str]]  # with what to tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,40 +69,70 @@ class _New:
 
 
 def import_files(
-    run: Run, files: Sequence[Path], options: ImportOptions, *, family: str | None = None
+    run: Run,
+    files: Sequence[Path],
+    options: ImportOptions,
+    *,
+    family: str | None = None,
+    grading: Sequence[str] = (),
 ) -> list[ImportedFile]:
     """Add files to a run, in this order. Needs the run's lock.
 
     A file that is there already is left alone, and refused if it has changed. `family` gives the
-    pair that reads the trajectories unless another is named; left out, it stays as it is.
+    pair that reads the trajectories unless another is named; left out, it stays as it is. `grading`
+    are overrides of the run's config, as in "grade.verdicts=theirs".
     """
+    found = found_files(files, options.format)
+    options, files = replace(options, format=found.format), found.files
     check_options(options)
-    _check_files(files)
+    _check_names(files)
     _check_run(run)
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
+    identities = {file: _identity(file, options) for file in files}
+    there = {file: _stored_as(run, file.name, identities[file]) for file in files}
+    missing = [file for file in files if there[file] is None]
+    read, found_nothing = _all_rows(missing, options, found)
+    files = [file for file in files if file in read or there[file] is not None]
+    options, chosen = _with_protocol(run, trajectories, options, read)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
     done: list[ImportedFile | _New] = []
     for file in files:
-        identity = _identity(file, options)
-        there = _stored_as(run, file.name, identity)
-        if there is not None:
-            done.append(there)
+        stored = there[file]
+        if stored is not None:
+            done.append(stored)
             continue
-        new = _read(file, options, identity, before)
+        new = _new(file, options, identities[file], before, read.pop(file))
         done.append(new)
         before = _after(before, new)
-    config = _config_text(run, options, family, [t for t, _ in before.trajectories])
-    read = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    done[0].notes[:0] = [*found.notes, *found_nothing, *chosen]
+    config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
+    named = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
     if any(isinstance(item, _New) for item in done):
         run.note_maker(run.trajectories.layout.name, libraries())
-    reports = [_store(run, item, read) if isinstance(item, _New) else item for item in done]
+    reports = [_store(run, item, named) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     return reports
 
 
-def _check_files(files: Sequence[Path]) -> None:
+def _all_rows(
+    files: Sequence[Path], options: ImportOptions, found: Found
+) -> tuple[dict[Path, _Rows], list[str]]:
+    """The rows of every file; of a folder, files without responses are left out, with a note."""
+    read: dict[Path, _Rows] = {}
+    notes: list[str] = []
+    for file in files:
+        try:
+            read[file] = read_rows(file, options)
+        except NothingToReadError as error:
+            notes.append(f"left out: {error.what}")
+            if file not in found.in_folder or len(notes) == len(found.files):
+                raise
+    return read, notes
+
+
+def _check_names(files: Sequence[Path]) -> None:
     names = [file.name for file in files]
     for name in names:
         if names.count(name) > 1:
@@ -98,9 +140,6 @@ def _check_files(files: Sequence[Path]) -> None:
                 f"Two files are called '{name}', and a run tells its files by name.",
                 next_step="Rename one of them.",
             )
-    for file in files:
-        if not file.is_file():
-            raise DataError(f"There is no file {file}.", next_step="Check the path.")
 
 
 def _check_run(run: Run) -> None:
@@ -113,16 +152,44 @@ def _check_run(run: Run) -> None:
         )
 
 
+def _with_protocol(
+    run: Run, trajectories: Sequence[Trajectory], options: ImportOptions, read: Mapping[Path, _Rows]
+) -> tuple[ImportOptions, list[str]]:
+    """The options with the protocol that finds the answers, and what to say of it.
+
+    A run has one, so that files which are added later are read by that of the first; those whose
+    answers are given in another way are told.
+    """
+    if options.protocol != AUTO:
+        return options, []
+    stored = (run.manifest() or {}).get(_RUN_SECTION)
+    kept = stored["protocol"] if stored is not None and trajectories else None
+    texts = {
+        file: [row.response for row in rows if isinstance(row, Imported)]
+        for file, (rows, _) in read.items()
+    }
+    everything = [text for each in texts.values() for text in each]
+    protocol, said = best_protocol(everything, kept=kept)
+    notes = [] if said is None else [said]
+    for file, own in texts.items() if len(texts) > 1 else ():
+        _, said = best_protocol(own, kept=protocol)
+        notes += [] if said is None else [f"{file.name}: {said}"]
+    return replace(options, protocol=protocol), notes
+
+
 def _forget_unfinished(run: Run) -> None:
-    """Drop the section of a file whose trajectories were never stored."""
+    """Drop the section of a file whose trajectories were never stored, and its verdicts."""
     stored = run.manifest()
     if stored is None:
         return
-    rows = len(run.trajectories.keys())
+    keys = {key for (key,) in run.trajectories.keys()}  # noqa: SIM118 (a table is not a dict)
+    rows = len(keys)
+    if any(key not in keys for key, _ in run.verdicts.keys()):  # noqa: SIM118
+        run.verdicts.replace([v for v in run.verdicts.read() if v.key in keys])
     kept = {
         name: section
         for name, section in stored.items()
-        if not name.startswith(_FILE_SECTION) or section["after"] + section["trajectories"] <= rows
+        if not name.startswith(FILE_SECTION) or section["after"] + section["trajectories"] <= rows
     }
     if kept != stored:
         run.write_manifest(kept)
@@ -146,13 +213,13 @@ def _stored_as(run: Run, name: str, identity: Mapping[str, Any]) -> ImportedFile
 
     A copy under another name is the same file: its samples must not be counted twice.
     """
-    sections = _file_sections(run)
+    sections = file_sections(run)
     copies = [n for n, section in sections.items() if section["sha256"] == identity["sha256"]]
     known = name if name in sections else next(iter(copies), None)
     if known is None:
         return None
     section = sections[known]
-    check_or_write_manifest(run, {**section, **identity}, section=_FILE_SECTION + known)
+    check_or_write_manifest(run, {**section, **identity}, section=FILE_SECTION + known)
     return ImportedFile(
         name,
         section["rows"],
@@ -164,21 +231,13 @@ def _stored_as(run: Run, name: str, identity: Mapping[str, Any]) -> ImportedFile
     )
 
 
-def _file_sections(run: Run) -> dict[str, dict[str, Any]]:
-    """name -> section, in the order of the imports."""
-    stored = run.manifest() or {}
-    found = {n: s for n, s in stored.items() if n.startswith(_FILE_SECTION)}
-    ordered = sorted(found, key=lambda name: found[name]["after"])
-    return {name.removeprefix(_FILE_SECTION): found[name] for name in ordered}
-
-
 def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
     """What the run holds, with the names of the files it came from.
 
     Problems without a trajectory are what a stopped import left, and not a part of the run.
     """
     sources: list[str] = []
-    for name, section in _file_sections(run).items():
+    for name, section in file_sections(run).items():
         sources += [f"{name} (imported before)"] * section["trajectories"]
     if len(sources) != len(trajectories):
         raise StoreError(
@@ -189,11 +248,14 @@ def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
     placed = list(zip(trajectories, sources, strict=True))
     first = {(t.benchmark, t.problem_id): where for t, where in reversed(placed)}
     problems = [p for p in run.problems.read() if (p.benchmark, p.id) in first]
-    return Before([(p, first[p.benchmark, p.id]) for p in problems], placed)
+    placed_problems = [(p, first[p.benchmark, p.id]) for p in problems]
+    return Before(placed_problems, placed, run.verdicts.read())
 
 
-def _read(file: Path, options: ImportOptions, identity: dict[str, Any], before: Before) -> _New:
-    rows, notes = read_rows(file, options)
+def _new(
+    file: Path, options: ImportOptions, identity: dict[str, Any], before: Before, read: _Rows
+) -> _New:
+    rows, notes = read
     records = to_records(rows, protocol=options.protocol, before=before, skip_bad=options.skip_bad)
     counts = {
         "rows": len(rows),
@@ -227,14 +289,17 @@ def _after(before: Before, new: _New) -> Before:
     places = {(t.benchmark, t.problem_id): where for t, where in reversed(added)}
     places |= {(p.benchmark, p.id): where for p, where in before.problems}
     problems = [(p, places[p.benchmark, p.id]) for p in new.problems]
-    return Before(problems, [*before.trajectories, *added])
+    verdicts = [*before.verdicts, *new.records.verdicts]
+    return Before(problems, [*before.trajectories, *added], verdicts)
 
 
 def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
     """The trajectories come last: they decide whether the file is there."""
-    _write_bad_rows(run, new, read)
+    write_bad_rows(run, new.name, new.records.bad, read)
     run.problems.replace(new.problems)
-    run.write_manifest({**(run.manifest() or {}), _FILE_SECTION + new.name: new.section})
+    if new.records.verdicts:
+        run.verdicts.append(new.records.verdicts)
+    run.write_manifest({**(run.manifest() or {}), FILE_SECTION + new.name: new.section})
     run.trajectories.append(new.records.trajectories)
     return ImportedFile(
         new.name,
@@ -246,64 +311,23 @@ def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
     )
 
 
-def _write_bad_rows(run: Run, new: _New, read: Sequence[Path]) -> None:
-    """This file's bad rows in the place of any it left before, beside those of other files.
-
-    The paths of the files that were read are cut to their names: a run may go to others.
-    """
-
-    def named(text: str) -> str:
-        for file in sorted(read, key=lambda file: len(str(file)), reverse=True):
-            text = text.replace(str(file), file.name)
-        return text
-
-    old = bad_rows(run)
-    kept = [line for file, line in old if file != new.name]
-    added = [
-        json.dumps({"file": new.name, "where": named(row.where), "why": named(row.why)})
-        for row in new.records.bad
-    ]
-    text = "".join(f"{line}\n" for line in [*kept, *added])
-    if text:
-        atomic.write_text_atomically(run.path / BAD_ROWS_FILE, text)
-    elif old:
-        (run.path / BAD_ROWS_FILE).unlink()
-
-
-def bad_rows(run: Run) -> list[tuple[str, str]]:
-    """File and line of JSON for every row that was set aside."""
-    path = run.path / BAD_ROWS_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-        if not text.endswith("\n"):
-            raise ValueError("its last line has no end")
-        found = [(json.loads(line)["file"], line) for line in text.splitlines()]
-        for name, section in _file_sections(run).items():
-            if section["set_aside"] > sum(file == name for file, _ in found):
-                raise ValueError(f"it lacks rows of {name}")
-        return found
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is damaged: {error}.",
-            next_step="Put a good copy back, or move it away: it holds only reasons to read.",
-        ) from error
-
-
 def _config_text(
-    run: Run, options: ImportOptions, family: str | None, trajectories: Sequence[Trajectory]
+    run: Run,
+    options: ImportOptions,
+    family: str | None,
+    grading: Sequence[str],
+    trajectories: Sequence[Trajectory],
 ) -> str:
     """The run's config, with the names of everything that is in it."""
     if run.config_text() is None:
         given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
-        config = load_config(None, given)
+        config = load_config(None, [*given, *grading])
     else:
-        config = stored_config(run)
+        config = stored_config(run, grading)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
             pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = stored_config(run, [f"family={family}", *pair])
+            config = stored_config(run, [f"family={family}", *pair, *grading])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(

@@ -23,6 +23,7 @@ def report(
             evaluations=found.evaluations,
             groups=found.groups,
             notes=found.notes,
+            disagreements=None if found.compared is None else found.compared.disagreements,
             theta_fits=theta_fits,
             protocol=protocol_of(config),
             title=f"Run {run.path.name}",

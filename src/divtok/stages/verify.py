@@ -7,7 +7,7 @@ from typing import Any
 
 from divtok.errors import DivtokError, StoreError
 from divtok.evidence.kind import EVIDENCE
-from divtok.stages.import_files import BAD_ROWS_FILE, bad_rows
+from divtok.stages.bad_rows import BAD_ROWS_FILE, bad_rows
 from divtok.stages.stored import stored_config
 from divtok.store.responses import rows_of
 from divtok.store.run import CONFIG_FILE, Run

@@ -24,6 +24,7 @@ from divtok.records import (
     Evaluation,
     Grade,
     Problem,
+    TheirVerdict,
     Trace,
     Trajectory,
 )
@@ -64,6 +65,7 @@ class Run:
         self.problems: Table[Problem] = self.table(schema.PROBLEMS)
         self.trajectories: Table[Trajectory] = self.table(schema.TRAJECTORIES)
         self.calls: Table[Call] = self.table(schema.CALLS)
+        self.verdicts: Table[TheirVerdict] = self.table(schema.VERDICTS)
         self.grades: Table[Grade] = self.table(schema.GRADES)
         self.traces: Table[Trace] = self.table(schema.traces())
         self.counts: Table[Counts] = self.table(schema.COUNTS)

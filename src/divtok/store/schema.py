@@ -17,6 +17,7 @@ from divtok.records import (
     FloatArray,
     Grade,
     Problem,
+    TheirVerdict,
     Trace,
     TraceStatus,
     Trajectory,
@@ -105,6 +106,19 @@ GRADES = Layout(
         *reason(),
         whole("answer_start", nullable=True, unit="characters"),
         whole("answer_stop", nullable=True, unit="characters"),
+    ),
+)
+
+VERDICTS = Layout(
+    "verdicts",
+    TheirVerdict,
+    ("key", "scorer"),
+    (
+        text("key"),
+        text("scorer"),
+        verdict("verdict"),
+        text("extracted", nullable=True),
+        *reason(),
     ),
 )
 

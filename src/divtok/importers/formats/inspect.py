@@ -1,16 +1,23 @@
 """Responses from logs of Inspect: `.eval` files (zip) and their `.json` form.
 
-A response is what the sample's last output says. An epoch is a sample of the problem; one that
-ended in an error, or without any output, is a failed row with the reason.
+A response is what the sample's last output says, and the question is the input's last word of the
+user, with the options where there are any. What was said between the two (tool calls and their
+results, earlier answers, further instructions) belongs to what the model answered to, so it is
+written out after the question; such a conversation is a problem of its own. An epoch is a sample of
+the problem; one that ended in an error, or without any output, is a failed row with the reason.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from divtok.compressed import plain_name
 from divtok.errors import DataError
 from divtok.importers.columns import check_named, value_at
 from divtok.importers.imported import (
@@ -23,6 +30,7 @@ from divtok.importers.imported import (
     shown,
 )
 from divtok.importers.importer import (
+    Glimpse,
     ImportOptions,
     Line,
     Rows,
@@ -33,16 +41,27 @@ from divtok.importers.importer import (
     line_at,
     object_in,
 )
-from divtok.importers.messages import Outcome, choice_outcome, failed, last_user_message
+from divtok.importers.messages import (
+    Outcome,
+    choice_outcome,
+    failed,
+    last_user_message,
+    message_text,
+)
+from divtok.importers.verdicts import their_verdict
 from divtok.importers.zip_members import LARGEST_MEMBER, ZipMembers
 from divtok.json_lines import LARGEST_FILE, read_bytes
+from divtok.records import TheirVerdict
 
 _HEADER = "header.json"
 _START = "_journal/start.json"  # in place of the header in a log that was never finished
 _SAMPLES = "samples/"
 _ATTACHMENT = "attachment://"
 # The rest of a sample, its events above all, can be large and says nothing that is needed here.
-_KEPT = ("id", "epoch", "input", "target", "output", "error", "limit", "metadata")
+_KEPT = (
+    *("id", "epoch", "input", "choices", "target", "messages"),
+    *("output", "error", "limit", "metadata", "scores"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +71,21 @@ class _Header:
     choices: int  # responses for each epoch
 
 
-@importer("inspect", columns=("question", "answer", "id"))
+def _is_log(seen: Glimpse) -> bool:
+    if seen.name.endswith(".eval"):
+        return seen.start.startswith(b"PK")
+    return isinstance(seen.first, dict) and seen.first.keys() >= {"eval", "samples"}
+
+
+@importer(
+    "inspect",
+    columns=("question", "answer", "id"),
+    files=("*.eval", "*.json"),
+    recognise=_is_log,
+)
 def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
     """.eval and .json logs of Inspect."""
-    header, lines = _from_json(path) if path.suffix == ".json" else _from_zip(path)
+    header, lines = _from_json(path) if plain_name(path).endswith(".json") else _from_zip(path)
     if not lines:
         raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
     check_named(good_rows(lines), options.columns, str(path))
@@ -158,12 +188,19 @@ def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterat
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
         raise fault(where, "'epoch' is not a whole number from 1 on", "Check the file.")
     identity = _mapped(sample, "id", columns, sample.get("id"))
+    problem_id = None if identity is None else checked_name(identity, "id", where)
+    question = _question(sample, columns, where)
+    between = _between(sample.get("messages"), where) if "question" not in columns else []
+    if between and question is not None:
+        question = "\n\n".join([question, *between])
+        digest = hashlib.sha256(question.encode()).hexdigest()[:8]
+        problem_id = None if problem_id is None else f"{problem_id}-{digest}"
     row = Imported(
         where=where,
         response="",
-        question=_question(sample, columns, where),
+        question=question,
         answer=_gold(sample, columns, where),
-        problem_id=None if identity is None else checked_name(identity, "id", where),
+        problem_id=problem_id,
         benchmark=header.task,
         generator=header.model,
     )
@@ -175,7 +212,49 @@ def _imported(line: Line, header: _Header, columns: Mapping[str, str]) -> Iterat
             finish_reason=finish_reason,
             reason=reason,
             sample=None if identity is None else (epoch - 1) * header.choices + index,
+            # Scorers see the first choice.
+            verdicts=_verdicts(sample.get("scores"), where) if index == 0 else (),
         )
+
+
+def _verdicts(scores: Any, where: str) -> tuple[TheirVerdict, ...]:
+    """What each scorer says; one with several values is a scorer for each of them."""
+    found: list[TheirVerdict] = []
+    for name, score in scores.items() if isinstance(scores, dict) else ():
+        value = score.get("value") if isinstance(score, dict) else score
+        answer = score.get("answer") if isinstance(score, dict) else None
+        extracted = checked_text(answer, "answer", where) if isinstance(answer, str) else None
+        values = value if isinstance(value, dict) else {"": value}
+        for part, each_value in values.items():
+            scorer = checked_name(f"{name}.{part}" if part else name, "scorer", where)
+            verdict = their_verdict(scorer, each_value, extracted)
+            found += [] if verdict is None else [verdict]
+    return tuple(found)
+
+
+def _between(messages: Any, where: str) -> list[str]:
+    """What was said after the input and before the last output, a text for each message."""
+    turns = [m for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
+    users = [n for n, message in enumerate(turns) if message.get("role") == "user"]
+    asked = [n for n in users if turns[n].get("source") == "input"] or users[:1]
+    answered = [n for n, message in enumerate(turns) if message.get("role") == "assistant"]
+    if not asked or not answered:
+        return []
+    return [_turn(message, where) for message in turns[asked[-1] + 1 : answered[-1]]]
+
+
+def _turn(message: dict[str, Any], where: str) -> str:
+    """One message as text: who speaks, what they say, and the tools they call."""
+    role = message.get("role")
+    who = f"tool {message.get('function') or ''}".strip() if role == "tool" else str(role)
+    calls = message.get("tool_calls")
+    lines = [message_text(message, where) or ""]
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            arguments = json.dumps(call.get("arguments"), ensure_ascii=False)
+            lines.append(f"{call.get('function')}({arguments})")
+    said = "\n".join(line for line in lines if line)
+    return checked_text(f"[{who}]\n{said}", "messages", where)
 
 
 def _mapped(sample: dict[str, Any], field: str, columns: Mapping[str, str], usual: Any) -> Any:
@@ -190,7 +269,13 @@ def _question(sample: dict[str, Any], columns: Mapping[str, str], where: str) ->
         return None
     if "question" in columns:
         return checked_name(_mapped(sample, "question", columns, None), "question", where)
-    return checked_name(last_user_message(sample.get("input"), where), "input", where)
+    text = checked_name(last_user_message(sample.get("input"), where), "input", where)
+    choices = sample.get("choices")
+    if not isinstance(choices, list) or not choices:
+        return text
+    lettered = zip(string.ascii_uppercase, choices, strict=False)
+    options = [f"{letter}) {checked_text(choice, 'choices', where)}" for letter, choice in lettered]
+    return "\n".join([text, "", *options])
 
 
 def _gold(sample: dict[str, Any], columns: Mapping[str, str], where: str) -> str | None:

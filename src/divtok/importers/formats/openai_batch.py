@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from divtok.endpoints.chat_text import finish_reason_of, with_reasoning
+from divtok.endpoints.chat_text import finish_reason_of
 from divtok.errors import DataError, UsageError
 from divtok.importers.columns import several_ids, value_at
 from divtok.importers.imported import (
@@ -25,6 +25,7 @@ from divtok.importers.imported import (
 )
 from divtok.importers.importer import (
     NEXT_STEP,
+    Glimpse,
     ImportOptions,
     Line,
     Rows,
@@ -39,7 +40,7 @@ from divtok.importers.messages import (
     choice_outcome,
     failed,
     last_user_message,
-    message_text,
+    responses_outcome,
 )
 
 # Where the reason of a failure may be.
@@ -80,7 +81,18 @@ def _check(options: ImportOptions) -> None:
         )
 
 
-@importer("openai-batch", columns=("id",), check=_check, takes_requests=True)
+def _is_output(seen: Glimpse) -> bool:
+    return isinstance(seen.first, dict) and seen.first.keys() >= {"custom_id", "response"}
+
+
+@importer(
+    "openai-batch",
+    columns=("id",),
+    check=_check,
+    takes_requests=True,
+    files=("*.jsonl",),
+    recognise=_is_output,
+)
 def read_openai_batch(path: Path, options: ImportOptions, _: Tell) -> Rows:
     """The output file of an OpenAI batch, with its request file."""
     columns, requests = options.columns, options.requests
@@ -167,7 +179,7 @@ def _outcomes(line: Line, expected: int) -> list[tuple[int, Outcome]]:
     if not isinstance(body, dict):
         raise _no_response(line.where)
     if isinstance(body.get("output"), list):
-        return [(0, _response_outcome(body, line.where))]
+        return [(0, responses_outcome(body, line.where))]
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices:
         raise _no_response(line.where)
@@ -182,22 +194,6 @@ def _choice(choice: Any, position: int, where: str) -> tuple[int, Outcome]:
         text = checked_text(choice.get("text"), "text", where)
         return index, (text, finish_reason_of(choice.get("finish_reason")), None)
     return index, choice_outcome(choice, "finish_reason", where)
-
-
-def _response_outcome(body: dict[str, Any], where: str) -> Outcome:
-    """A body of the responses API: its messages, after any reasoning that is given."""
-    items = [item for item in body["output"] if isinstance(item, dict)]
-    texts = [message_text(item, where) for item in items if item.get("type") == "message"]
-    if body.get("status") == "failed" or not texts:
-        return failed(value_at(body, "error.message"), "the response has no message")
-    summaries = [item.get("summary") for item in items if item.get("type") == "reasoning"]
-    parts = [part for summary in summaries if isinstance(summary, list) for part in summary]
-    reasoning = [checked_text(value_at(part, "text"), "summary", where) for part in parts]
-    word = "stop"
-    if body.get("status") == "incomplete":
-        word = value_at(body, "incomplete_details.reason")
-    text = with_reasoning("\n\n".join(reasoning), "\n".join(text or "" for text in texts))
-    return text, finish_reason_of(word), None
 
 
 def _no_response(where: str) -> DataError:
