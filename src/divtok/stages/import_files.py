@@ -302,8 +302,9 @@ def _config_text(
         config = stored_config(run)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
-            pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = stored_config(run, [f"family={family}", *pair])
+            pair = ["trace.reader=null", "trace.auxiliary=null"]
+            theta = ["score.theta=null", "score.without_theta=false"]
+            config = stored_config(run, [f"family={family}", *pair, *theta])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(
