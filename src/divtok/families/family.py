@@ -130,9 +130,14 @@ def pairing_family(p: str, q: str, *, foreign: bool = False) -> Family | None:
     White-box families come first; where the text is foreign, another generator's than p, they come
     last.
     """
-    for family in sorted(FAMILIES, key=lambda f: (f.reader is None) == foreign):
-        if family.auxiliary == q and any(
-            family.pair_for(generator) == (p, q) for generator in family.generators
-        ):
-            return family
-    return None
+    found = sorted(families_of(p, q), key=lambda family: (family.reader is None) == foreign)
+    return found[0] if found else None
+
+
+def families_of(p: str, q: str) -> list[Family]:
+    """Every family that pairs these two models."""
+    return [
+        family
+        for family in FAMILIES
+        if any(family.pair_for(generator) == (p, q) for generator in family.generators)
+    ]
