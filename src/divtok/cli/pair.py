@@ -74,9 +74,11 @@ def _rows(found: PairFacts) -> dict[str, list[str]]:
 
 
 def _model(known: Known) -> str:
-    licence = f"licence {known.licence or 'not stated'}"
     if known.shape is not None:
         shape = known.shape
+        licence = f"licence {known.licence or 'not stated'}"
+        if known.licence is None and known.listed is not None:
+            licence += f" ({known.listed.model}: {known.listed.licence})"
         context = "" if shape.context_length is None else f", reads {shape.context_length:,} tokens"
         return (
             f"{known.name}: {shape.architecture}, {shape.parameters:,} parameters{context}, "

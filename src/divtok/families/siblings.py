@@ -6,11 +6,14 @@ say. Reads no model.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from divtok.strict_yaml import read_record, read_tree
+
+_QUANTISED = re.compile(r"[.-](i?q\d\w*|b?f16|f32)$")  # how GGUF files end
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Series:
 
     def member(self, ref: str) -> Sibling | None:
         """The model of this hub id, or of a folder or file that is called as it is."""
-        name = Path(ref).name.casefold().removesuffix(".gguf")
+        name = _QUANTISED.sub("", Path(ref).name.casefold().removesuffix(".gguf"))
         for sibling in self.models:
             if ref == sibling.model or name == Path(sibling.model).name.casefold():
                 return sibling

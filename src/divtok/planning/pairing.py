@@ -28,7 +28,7 @@ class Known:
     name: str
     outline: Outline | None
     listed: Sibling | None
-    licence: str | None
+    licence: str | None  # on its card
 
     @property
     def shape(self) -> ModelShape | None:
@@ -123,14 +123,12 @@ def _known(ref: str, revision: str | None, problems: list[Obstacle]) -> Known:
     series = siblings().series_of(ref)
     listed = None if series is None else series.member(ref)
     try:
-        outline, licence = (
-            read_outline(ref, revision=revision),
-            card_licence(ref, revision=revision),
-        )
+        outline = read_outline(ref, revision=revision)
+        licence = card_licence(ref, revision=revision)
     except ModelError as error:
         problems.append(Obstacle(error.what, error.next_step or ""))
         outline = licence = None
-    return Known(ref, outline, listed, licence or (None if listed is None else listed.licence))
+    return Known(ref, outline, listed, licence)
 
 
 def _obstacles(
