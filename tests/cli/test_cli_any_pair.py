@@ -15,6 +15,7 @@ from divtok.models.load import load_model
 
 __all__ = ["llamas"]
 
+P = "divtok/tiny-0.5m"
 TINY = ("--generator", "divtok/tiny-0.5m", "--auxiliary", "divtok/tiny-0.3m")
 UNPAIRED = ("--generator", "divtok/tiny-0.9m", "--auxiliary", "divtok/tiny-0.5m")
 
@@ -155,6 +156,10 @@ def test_models_that_do_not_fit_are_refused_before_anything_is_sampled(
         (UNPAIRED, "Name them: --benchmark NAME"),
         ((*UNPAIRED, "--benchmark", "arith-esay"), "Did you mean 'arith-easy'"),
         ((*UNPAIRED, "--benchmark", "no.jsonl"), "no file of that name"),
+        (
+            ("--generator", P, "--auxiliary", P, "--benchmark", "two.jsonl"),
+            f"'{P}' is named as both models",
+        ),
         (("--generator", "meta-llama/Llama-3.1-8B-Instruct"), "(--auxiliary Q;"),
         (
             ("family=null", "--generator", "x"),

@@ -103,7 +103,7 @@ def test_a_model_that_is_not_there_changes_nothing(divtok: Command, imported: Pa
     assert (imported / "run.yaml").read_text() == before
 
 
-def test_a_known_pair_brings_its_theta_and_another_needs_one(
+def test_a_known_pair_brings_its_theta_and_another_ranks_without_one(
     divtok: Command, imported: Path
 ) -> None:
     said = divtok("score", imported, *PAIR)
@@ -127,6 +127,14 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
     verdicts = [g.verdict for g in run.grades.read()]
     assert verdicts.count(Verdict.UNDETERMINED) == 1
     assert (imported / "report" / "README.md").is_file()
+
+    said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR)
+    assert said.code == EXIT_OK, said.err
+    assert "dtc_lin, dtc_prod left out: no theta was fitted for this pair" in said.err
+    unfitted = stored_config(Run.open(imported))
+    assert (unfitted.fitted_theta, unfitted.family) == (None, config.family)
+    scored = {c.estimator for c in Run.open(imported).confidences.read()}
+    assert scored == {"nsl", "mean_prob", "entropy"}
 
     said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR, "--theta", "0.3")
     assert said.code == EXIT_OK, said.err

@@ -116,8 +116,14 @@ def _check_pairs(config: RunConfig) -> None:
     family = None if config.family is None else config.preset
     for generator in config.generator_presets():
         for p, q in config.pairs_for(generator):
-            own = family is not None and (p, q) == family.pair_for(generator)
-            if not own and p not in config.servers:
+            if family is not None and (p, q) == family.pair_for(generator):
+                continue
+            if p == q:
+                raise ConfigError(
+                    f"'{p}' is named as both models of a pair, and never diverges from itself.",
+                    next_step=f"Name another one to read with it: 'divtok pair {p}' suggests some.",
+                )
+            if p not in config.servers:
                 both = (reader_tokenizer(config, ref) for ref in (p, q))
                 check_vocabularies(p, next(both), q, next(both))
 
