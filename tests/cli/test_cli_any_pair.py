@@ -45,7 +45,7 @@ def test_a_pair_of_a_family_takes_its_theta(divtok: Command) -> None:
     assert said.code == 0, said.err
     assert "theta 0.05 is that of 'tiny', which pairs these models" in said.err
     assert "temperature 0.6, top_p 0.95 (divtok's defaults: no generation_config.json" in said.err
-    assert "4 responses a problem of at most 1024 tokens" in said.err
+    assert "4 per problem of at most 1024 tokens" in said.err
     config = config_of("tiny-0.5m")
     assert (config["family"], config["samples"], config["benchmarks"]) == (None, 4, ["arith-easy"])
     assert (config["score"]["theta"], config["score"]["without_theta"]) == (0.05, False)
@@ -127,7 +127,7 @@ def test_a_real_model_from_a_gguf_file(divtok: Command, smollm2: str, tmp_path: 
     short = ("--limit", "1", "--samples", "2", "sampling.max_length=120", "--name", "real")
     said = divtok(*arguments, *short)
     assert said.code == 0, said.err
-    assert "max_length as given), 2 responses a problem of at most 120 tokens" in said.err
+    assert "max_length as given), 2 per problem of at most 120 tokens" in said.err
     found = evaluations(divtok, "real")
     assert (found["count"]["n"], found["count"]["theta_fitted"]) == (2, False)
     again = divtok(*arguments, *short)

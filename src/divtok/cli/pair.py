@@ -13,7 +13,7 @@ from divtok.errors import ModelError
 from divtok.families.siblings import Sibling, siblings
 
 if TYPE_CHECKING:
-    from divtok.planning.pairing import Known, PairFacts
+    from divtok.planning.pairing import Known, PairFacts, Suggestion
 
 _VERDICT = {
     True: "These models can be paired",
@@ -63,9 +63,8 @@ def _rows(found: PairFacts) -> dict[str, list[str]]:
         none = "none known: the count ranks responses; fit one with divtok fit --run RUN"
         rows["Theta"] = known or [none]
     if found.q is None:
-        rows["Try"] = [_suggestion(found, number) for number in range(len(found.suggestions))] or [
-            "no sibling is known; look for a smaller model of the same series"
-        ]
+        none = "no sibling is known; look for a smaller model of the same series"
+        rows["Try"] = [_suggestion(one) for one in found.suggestions] or [none]
     if found.series is not None:
         rows["Table"] = [f"{found.series}, as of {siblings().checked}"]
     rows["Note"] = list(found.notes)
@@ -100,8 +99,7 @@ def _tokens(found: PairFacts) -> str:
     return f"{found.different.count:,} of {found.different.shared:,} ids are different tokens"
 
 
-def _suggestion(found: PairFacts, number: int) -> str:
-    one = found.suggestions[number]
+def _suggestion(one: Suggestion) -> str:
     facts = [] if one.listed is None else [_listed(one.listed)]
     facts += [] if one.theta is None else [f"theta {one.theta:g} bits is known"]
     return f"{one.model}: {'; '.join(facts)}" if facts else one.model

@@ -23,9 +23,9 @@ def card_licence(ref: str, *, revision: str | None = None) -> str | None:
         stated: dict[str, Any] = load_tree(front[1], source="the card") if front else {}
     except (OSError, ConfigError):
         return None
-    # `other` stands before the name of a licence of its own.
     licence = stated.get("license")
-    named = stated.get("license_name") if licence == "other" else licence
-    if isinstance(named, list):
-        return ", ".join(map(str, cast("list[object]", named)))
-    return None if named is None and licence is None else str(named or licence)
+    if licence == "other":
+        licence = stated.get("license_name", licence)
+    if isinstance(licence, list):
+        return ", ".join(map(str, cast("list[object]", licence)))
+    return None if licence is None else str(licence)

@@ -6,7 +6,7 @@ Loads no model; reads configs of models only.
 from __future__ import annotations
 
 from divtok.config.loading import digest_of
-from divtok.config.run import RunConfig
+from divtok.config.run import UNFITTED_THETA, RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, further
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
@@ -19,8 +19,8 @@ from divtok.trace.pair import check_vocabularies
 
 FROM_SERVERS = "servers list their most likely tokens, not whole distributions"
 NO_THETA = (
-    "no theta was fitted for this pair, so the count (here at 0.5 bits) only ranks responses. Fit "
-    "one with 'divtok fit --run RUN', then 'divtok score RUN --theta T'"
+    f"no theta was fitted for this pair, so the count (at {UNFITTED_THETA:g} bits) only ranks "
+    "responses. Fit one with 'divtok fit --run RUN', then 'divtok score RUN --theta T'"
 )
 
 

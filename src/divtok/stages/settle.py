@@ -36,15 +36,16 @@ def settled(run: Run, config: RunConfig) -> RunConfig:
     if config.family is not None:
         return config
     before = None if run.config_text() is None else stored_config(run)
-    own, samples = dict(config.own_sampling), config.samples
+    own, samples = config.own_sampling, config.samples
     if before is not None:
         own, samples = before.own_sampling | own, samples or before.samples
-    new = [model for model in config.generators or () if model not in own]
-    if config.engine.open is None:
-        new = []  # nothing is sampled
-    found = {model: _own_sampling(config, model) for model in new}
-    own |= {model: section for model, (section, _) in found.items()}
-    changed = {"own_sampling": own, "samples": samples or DEFAULT_SAMPLES}
+    sampled = [] if config.engine.open is None else config.generators or []
+    found = {model: _own_sampling(config, model) for model in sampled if model not in own}
+    new = {model: section for model, (section, _) in found.items()}
+    changed = {
+        "own_sampling": {model: (own | new)[model] for model in sampled},
+        "samples": samples or DEFAULT_SAMPLES,
+    }
     config = config.model_copy(update=changed)
     for model, (_, source) in found.items():
         _say_sampling(config, model, source)
@@ -104,9 +105,8 @@ def _say_sampling(config: RunConfig, model: str, source: str) -> None:
     given = ", ".join(config.sampling.model_dump(exclude_none=True))
     say(
         f"sampling of {model}: temperature {sampling.temperature:g}, top_p {sampling.top_p:g}"
-        f"{top_k} ({source}{f'; {given} as given' if given else ''}), {config.samples} responses "
-        f"a problem of at most {sampling.max_length} tokens; change it with sampling.NAME=VALUE "
-        "and --samples"
+        f"{top_k} ({source}{f'; {given} as given' if given else ''}), {config.samples} per problem "
+        f"of at most {sampling.max_length} tokens; change it with sampling.NAME=VALUE and --samples"
     )
 
 
