@@ -103,13 +103,18 @@ def test_other_tokens_are_refused_and_named(tmp_path: Path, divtok: Command) -> 
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary["!"], vocabulary['"'] = vocabulary['"'], vocabulary["!"]
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    first = min(vocabulary["!"], vocabulary['"'])
+    tokens = ("!", '"') if vocabulary["!"] > first else ('"', "!")
     said = divtok("check", "--pair", P, other, "--device", "cpu", "--measure")
     assert said.code == 1
     assert "Tracing with this pair cannot be done" in said.out
     assert "Vocabulary not the same; outputs" in words(said)
     (line,) = said.err.splitlines()
     assert f"'{P}' and '{other}' do not share their vocabulary: 2 of " in line
-    assert line.endswith("Use two models of one family.")
+    assert line.endswith(
+        f"the first is id {first}, {tokens[0]!r} in p and {tokens[1]!r} in q. Use two models with "
+        f"one tokenizer, mostly of one series: 'divtok pair {P}' names some."
+    )
 
 
 @pytest.mark.usefixtures("known_machine", "without_weights")

@@ -138,7 +138,7 @@ def test_an_auxiliary_with_a_broken_config(
     shutil.copytree(finished.folder, "run")
     shutil.rmtree("run/traces")
     said = divtok("run", *SMALL, "trace.auxiliary=./broken", "--out", "run")
-    assert "The model './broken' cannot be read" in said.error_line
+    assert "of './broken' cannot be read" in said.error_line
     assert said.code == 1
 
 

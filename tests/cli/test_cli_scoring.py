@@ -14,7 +14,7 @@ from console import Command
 from divtok.cli.score import _read_by
 from divtok.config.run import load_config
 from divtok.config.tree import override_tree
-from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE, UsageError
+from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from divtok.families.family import FAMILIES
 from divtok.models.load import load_tokenizer
 from divtok.protocols.encode import response_ids
@@ -75,7 +75,7 @@ def test_pair_and_family_together_are_refused(divtok: Command, imported: Path) -
     ("arguments", "message"),
     [
         (("--family", "tony"), "Unknown family 'tony'"),
-        (("--pair", AUXILIARY, GENERATOR), "No family pairs"),
+        (("--pair", AUXILIARY, GENERATOR, "score.estimators=dtc_lin"), "'dtc_lin' needs theta"),
         ((*PAIR, "--theta", "1.5"), "theta must be between 0 and 1"),
         (("--theta", "nan"), "theta must be between 0 and 1"),
         (("limit=3",), "changes more than the scores"),
@@ -103,7 +103,7 @@ def test_a_model_that_is_not_there_changes_nothing(divtok: Command, imported: Pa
     assert (imported / "run.yaml").read_text() == before
 
 
-def test_a_known_pair_brings_its_theta_and_another_needs_one(
+def test_a_known_pair_brings_its_theta_and_another_ranks_without_one(
     divtok: Command, imported: Path
 ) -> None:
     said = divtok("score", imported, *PAIR)
@@ -127,6 +127,14 @@ def test_a_known_pair_brings_its_theta_and_another_needs_one(
     verdicts = [g.verdict for g in run.grades.read()]
     assert verdicts.count(Verdict.UNDETERMINED) == 1
     assert (imported / "report" / "README.md").is_file()
+
+    said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR)
+    assert said.code == EXIT_OK, said.err
+    assert "dtc_lin, dtc_prod left out: no theta was fitted for this pair" in said.err
+    unfitted = stored_config(Run.open(imported))
+    assert (unfitted.fitted_theta, unfitted.family) == (None, config.family)
+    scored = {c.estimator for c in Run.open(imported).confidences.read()}
+    assert scored == {"nsl", "mean_prob", "entropy"}
 
     said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR, "--theta", "0.3")
     assert said.code == EXIT_OK, said.err
@@ -219,10 +227,10 @@ def test_what_a_family_leaves_of_an_earlier_pair() -> None:
     assert changed == {
         "family": "qwen3",
         "trace": {"reader": None, "auxiliary": None},
-        "score": {"theta": FAMILIES.get("qwen3").theta},
+        "score": {"theta": FAMILIES.get("qwen3").theta, "without_theta": False},
     }
-    with pytest.raises(UsageError, match="No family pairs"):
-        _read_by(("x", "y"), None, [], foreign=True)
+    unknown = override_tree(tree, _read_by(("x", "y"), None, [], foreign=True))
+    assert unknown["score"] == {"theta": None, "without_theta": True}
 
 
 def test_fit_from_a_run_is_the_fit_of_its_traces(divtok: Command, imported: Path) -> None:

@@ -15,6 +15,7 @@ from divtok.cli.generate import generate
 from divtok.cli.grade import grade
 from divtok.cli.import_ import ImportCommand, import_
 from divtok.cli.ls import ls
+from divtok.cli.pair import pair
 from divtok.cli.paper import paper
 from divtok.cli.report import report
 from divtok.cli.run import run
@@ -49,6 +50,7 @@ app.command("import", cls=ImportCommand)(import_)
 app.command("confidence")(confidence)
 app.command("paper")(paper)
 app.command("ls")(ls)
+app.command("pair")(pair)
 app.command("check")(check)
 app.command("verify")(verify)
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from divtok.cli.options import DTypesOption, JsonOption
-from divtok.cli.printing import print_json
+from divtok.cli.printing import print_json, print_panel
 from divtok.config.run import RunConfig
 from divtok.errors import ModelError
 from divtok.models.load import DType
 from divtok.planning.amounts import duration, gigabytes, operations, rate
 from divtok.planning.speed import EFFICIENCY, flops_per_token
 from divtok.progress import say
-from divtok.screen import show, visible
 
 if TYPE_CHECKING:
     from divtok.planning.feasibility import Feasibility
@@ -60,8 +59,9 @@ def check(
 ) -> None:
     """Check before a long job whether two models can be compared, fit into memory, and how fast.
 
-    Reads configs and tokenizers, and weights only with --measure. Exit code 1 where the job cannot
-    be done, with the reason and the next step.
+    For a machine and a job; 'divtok pair' tells more of how the models themselves fit. Reads
+    configs and tokenizers, and weights only with --measure. Exit code 1 where the job cannot be
+    done, with the reason and the next step.
     """
     from divtok.planning.feasibility import TracingJob, inspect_pair, measure_pair
 
@@ -94,22 +94,12 @@ def check(
 
 
 def _print(found: Feasibility) -> None:
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, lines in _rows(found).items():
-        for number, line in enumerate(lines):
-            grid.add_row(Text("" if number else name, style="bold"), Text(visible(line)))
     verdict = "cannot be done" if found.problems else "can be done"
-    show(Panel(grid, title=f"Tracing with this pair {verdict}", title_align="left", expand=False))
+    print_panel(f"Tracing with this pair {verdict}", _rows(found))
 
 
 def _rows(found: Feasibility) -> dict[str, list[str]]:
-    rows = {
+    return {
         "p": [_model(found.p)],
         "q": [_model(found.q)],
         "Vocabulary": [_vocabulary(found)],
@@ -120,7 +110,6 @@ def _rows(found: Feasibility) -> dict[str, list[str]]:
         "Note": list(found.notes),
         "Problem": [f"{problem.what} {problem.next_step}" for problem in found.problems],
     }
-    return {name: lines for name, lines in rows.items() if lines}
 
 
 def _model(shape: ModelShape) -> str:

@@ -86,7 +86,7 @@ What to look at
 - theta = {config.theta:g} bits was chosen on a separate fitting set (divtok fit tiny), never on
   these problems. Both tables use the paper's balanced draws.
 - Pictures: {store.report / "figures"}. Start with {store.report / "README.md"}.
-- Your own models: divtok run --family qwen2.5 (or qwen3, gemma3), or see the tutorial in docs/."""
+- Your own models: divtok run --generator P --auxiliary Q, or see the tutorial in docs/."""
     )
 
 

@@ -58,7 +58,9 @@ def fit(
             raise UsageError(
                 "--run takes everything from the run.", next_step="Leave out the other arguments."
             )
-        _print_fit(f"the run {run}", stage(*open_with_config(run)), as_json=as_json)
+        found = stage(*open_with_config(run))
+        _print_fit(f"the run {run}", found, as_json=as_json)
+        say(f"use it with: divtok score {run} --theta {found.theta:g}")
         return
     if family is None:
         raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")

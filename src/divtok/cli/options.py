@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,9 @@ import typer
 
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import RunConfig, load_config
-from divtok.errors import UsageError
+from divtok.errors import UsageError, did_you_mean
+from divtok.problems.benchmark import BENCHMARKS
+from divtok.report.text import slug
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run, is_run, run_path
 
@@ -43,6 +45,30 @@ NameOption = Annotated[str | None, typer.Option(help="Name of the run, under run
 OutOption = Annotated[Path | None, typer.Option(help="Folder of the run, anywhere.")]
 FamilyOption = Annotated[str | None, typer.Option(help="Preset of models and theta.")]
 ReadersOption = Annotated[str | None, typer.Option(help="Read with this family's pair and theta.")]
+GeneratorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--generator",
+        help="Model that writes: a hub id, folder or GGUF file. Repeat it for several.",
+        show_default=False,
+    ),
+]
+AuxiliaryOption = Annotated[
+    str | None,
+    typer.Option(help="Model that reads with the generator, which then needs no family."),
+]
+ThetaOption = Annotated[
+    float | None, typer.Option(help="Threshold in bits, as fitted for the pair: divtok fit.")
+]
+BenchmarkOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--benchmark",
+        help="Problems: a name of 'divtok ls benchmarks', or a JSONL file. Repeat it for several.",
+        show_default=False,
+    ),
+]
+SamplesOption = Annotated[int | None, typer.Option(help="Responses per problem.")]
 LimitOption = Annotated[int | None, typer.Option(help="Problems per benchmark.")]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
 DTypeOption = Annotated[
@@ -84,8 +110,13 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         arguments: ConfigArguments = None,
         name: NameOption = None,
         out: OutOption = None,
+        generator: GeneratorOption = None,
+        auxiliary: AuxiliaryOption = None,
+        theta: ThetaOption = None,
+        benchmark: BenchmarkOption = None,
         family: FamilyOption = None,
         limit: LimitOption = None,
+        samples: SamplesOption = None,
         seed: SeedOption = None,
         dtype: DTypeOption = None,
         device_map: DeviceMapOption = None,
@@ -93,17 +124,44 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         retry_failed: RetryOption = False,
     ) -> None:
         named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
+        named |= {"samples": samples, "score.theta": theta, "trace.auxiliary": _text(auxiliary)}
+        named |= {"generators": _text(generator), **_benchmarks(benchmark)}
         for section in ("generate", "trace"):
             named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
         if base_url is not None:
             named |= {"generate.engine": "api", "generate.api.base_url": base_url}
         config = config_from(arguments, **named)
-        store = Run.create_or_open(run_folder(name, out, default=config.family))
+        store = Run.create_or_open(run_folder(name, out, default=_run_name(config)))
         verb(store, config, retry_failed)
         leave_if_failed(store)
 
     command.__doc__ = verb.__doc__
     return command
+
+
+def _text(value: object) -> str | None:
+    """As YAML text, so that a name is never taken for a number; None where nothing was given."""
+    return json.dumps(value, ensure_ascii=False) if value else None
+
+
+def _benchmarks(given: Sequence[str] | None) -> Mapping[str, object]:
+    """Overrides for benchmarks by name or file; a file is a benchmark of its own name."""
+    files = {Path(name).stem: name for name in given or () if Path(name).is_file()}
+    names = [Path(name).stem if name in files.values() else name for name in given or ()]
+    for name in names:
+        if name not in files and name not in BENCHMARKS:
+            raise UsageError(
+                f"There is no benchmark '{name}', and no file of that name.",
+                next_step=did_you_mean(name, BENCHMARKS.names()),
+            )
+    return {"benchmarks": _text(names)} | {f"benchmark_files.{n}": f for n, f in files.items()}
+
+
+def _run_name(config: RunConfig) -> str:
+    """The family's name, or the generator's without its owner and folder."""
+    if config.family is not None:
+        return config.family
+    return slug(Path(config.generator_presets()[0].model).name.removesuffix(".gguf"))
 
 
 def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:

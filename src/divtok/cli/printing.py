@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,6 +23,21 @@ TEXT_WIDTH = 80
 
 def print_json(data: object) -> None:
     put(json_text(data, indent=2))
+
+
+def print_panel(title: str, rows: Mapping[str, Sequence[str]]) -> None:
+    """Lines under headings in a frame; a heading without lines is left out."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, lines in rows.items():
+        for number, line in enumerate(lines):
+            grid.add_row(Text("" if number else name, style="bold"), Text(visible(line)))
+    show(Panel(grid, title=title, title_align="left", expand=False))
 
 
 def print_results(found: Results, config: RunConfig) -> None:

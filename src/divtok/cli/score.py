@@ -20,9 +20,9 @@ from divtok.cli.options import (
     overridden,
 )
 from divtok.cli.printing import leave_if_failed, report_results
-from divtok.config.run import RunConfig, to_yaml
+from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import UsageError
-from divtok.families.family import get_family, theta_for
+from divtok.families.family import get_family, pairing_family
 from divtok.progress import say
 from divtok.screen import put
 from divtok.stages.stored import stored_config
@@ -77,7 +77,7 @@ def score(
         config = stored_config(store, given)
         with store.lock():
             stage(store, config)
-            store.write_config(to_yaml(config))
+            store.write_config(to_yaml(resolve(config)))
         return
     _check_overrides(given, pair)
     generators = [g.model for g in stored_config(store).generator_presets()]
@@ -107,13 +107,14 @@ def _read_by(
     if pair is not None and family is not None:
         raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
     has_theta = any(override.startswith("score.theta=") for override in overrides)
-    theta = None if family is None else get_family(family).theta
-    if pair is not None and not has_theta:
-        theta = theta_for(*pair, foreign=foreign)
+    known = pairing_family(*pair, foreign=foreign) if pair else get_family(family or "")
     # As YAML text, so that a name is never taken for a number; null leaves it to the family.
     p, q = (json.dumps(name, ensure_ascii=False) for name in pair or (None, None))
     reads = [*overrides, *overridden(family=family), f"trace.reader={p}", f"trace.auxiliary={q}"]
-    return reads if has_theta else [*reads, f"score.theta={theta}"]
+    if has_theta:
+        return [*reads, "score.without_theta=false"]
+    theta = "null" if known is None else known.theta
+    return [*reads, f"score.theta={theta}", f"score.without_theta={known is None}".lower()]
 
 
 def _check_overrides(overrides: list[str], pair: tuple[str, str] | None) -> None:

@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 from divtok.config.tree import override_tree
 from divtok.endpoints.settings import CallsSection
 from divtok.errors import ConfigError, UsageError, did_you_mean
-from divtok.families.family import FAMILIES, Family, Generator, get_family
+from divtok.families.family import FAMILIES, Family, Generator, get_family, pairing_family
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.vllm import VllmSection
@@ -45,6 +45,9 @@ from divtok.trace.topk.known import stated_rounding
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
 Names = Annotated[list[str], Field(min_length=1)]
+# What is counted with where no theta was fitted: a count then ranks responses and is nothing more.
+UNFITTED_THETA = 0.5
+DEFAULT_SAMPLES = 4  # per problem, of a generator that no family knows
 
 
 def _one_of(registry: Registry[Any]) -> AfterValidator:
@@ -66,7 +69,7 @@ def _stated_precision(precision: str | float) -> str | float:
 
 
 class SamplingSection(Section):
-    """Each value left out is the generator's own preset."""
+    """Each value left out is the generator's own."""
 
     temperature: Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)] | None = None
     top_p: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)] | None = None
@@ -165,7 +168,8 @@ class ScoreSection(Section):
     model_config = ConfigDict(extra="allow", frozen=True, strict=False)
 
     estimators: Names | None = None  # names and sets; left out: those that a trace is enough for
-    theta: Fraction | None = None  # left out: the family's
+    theta: Fraction | None = None  # left out: that of the family that pairs the models
+    without_theta: bool = False  # where theta is left out: there is none, whatever a family says
     n: Positive | None = None  # these four, left out: each estimator's own
     a: Fraction | None = None
     b: Fraction | None = None
@@ -237,7 +241,8 @@ class EvaluateSection(Section):
 
 
 class RunConfig(Section):
-    family: Annotated[str, _one_of(FAMILIES)] = "tiny"
+    # None: the run names generators, auxiliary and benchmarks itself
+    family: Annotated[str, _one_of(FAMILIES)] | None = "tiny"
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
@@ -255,6 +260,7 @@ class RunConfig(Section):
     served_names: dict[str, str] = Field(default_factory=dict)  # model -> its name on its server
     tokenizers: dict[str, str] = Field(default_factory=dict)  # model on a server -> its tokenizer
     sampling: SamplingSection = SamplingSection()
+    own_sampling: dict[str, SamplingSection] = Field(default_factory=dict)  # below `sampling`
     generate: GenerateSection = GenerateSection()
     grade: GradeSection = GradeSection()
     trace: TraceSection = TraceSection()
@@ -262,9 +268,49 @@ class RunConfig(Section):
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_family_needed(cls, tree: Any) -> Any:
+        """Generators with an auxiliary are a pair of their own, unless a family is named."""
+        if isinstance(tree, Mapping) and "family" not in tree and tree.get("generators"):
+            trace = cast(Mapping[str, Any], tree).get("trace")
+            if isinstance(trace, Mapping) and trace.get("auxiliary"):
+                return {**tree, "family": None}
+        return tree
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.family is not None:
+            return self
+        needed = {
+            "generators (--generator)": self.generators,
+            "trace.auxiliary (--auxiliary)": self.trace.auxiliary,
+            # Who wrote elsewhere cannot read it here.
+            "trace.reader": self.trace.reader or self.weights_here,
+        }
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
+            why = {"missing": ", ".join(missing)}
+            raise PydanticCustomError(AS_SAID, "a run without a family needs {missing}.", why)
+        return self
+
     @property
     def preset(self) -> Family:
-        return get_family(self.family)
+        """The family; without one, what the run names is a family of its own."""
+        if self.family is not None:
+            return get_family(self.family)
+        samples = dict.fromkeys(self.benchmarks or (), DEFAULT_SAMPLES)
+        foreign = not self.weights_here
+        named = self.generators or ()
+        return Family(
+            name="none",
+            summary="",
+            generators=tuple(Generator(m, Sampling(), samples, foreign=foreign) for m in named),
+            auxiliary=self.trace.auxiliary or "",
+            theta=UNFITTED_THETA,
+            fit_benchmark="",
+            reader=self.trace.reader,
+        )
 
     @property
     def engine(self) -> Engine:
@@ -276,7 +322,13 @@ class RunConfig(Section):
         return self.engine.weights_here
 
     def benchmark_names(self) -> list[str]:
-        return list(self.benchmarks or self.preset.benchmarks)
+        names = list(self.benchmarks or self.preset.benchmarks)
+        if not names:
+            raise ConfigError(
+                "A run without a family has no benchmarks of its own.",
+                next_step="Name them: --benchmark NAME, or the path of a JSONL file.",
+            )
+        return names
 
     def benchmark_file(self, benchmark: str) -> Path | None:
         file = self.benchmark_files.get(benchmark)
@@ -308,7 +360,8 @@ class RunConfig(Section):
         return [self.preset.generator(model, foreign=foreign) for model in self.generators]
 
     def sampling_for(self, generator: Generator) -> Sampling:
-        given = self.sampling.model_dump(exclude_none=True)
+        own = self.own_sampling.get(generator.model, SamplingSection())
+        given = own.model_dump(exclude_none=True) | self.sampling.model_dump(exclude_none=True)
         return replace(generator.sampling, seed=self.seed, **given)
 
     def samples_for(self, generator: Generator, benchmark: str) -> int:
@@ -352,16 +405,37 @@ class RunConfig(Section):
         return self.evidence.prm or self.preset.prm
 
     @property
+    def fitted_theta(self) -> float | None:
+        """As it was given, or a family's; None where none was fitted for the pair."""
+        if self.score.theta is not None or self.score.without_theta:
+            return self.score.theta
+        if self.family is not None:
+            return self.preset.theta
+        pairing = self.pairing_families()
+        thetas = {None if family is None else family.theta for family in pairing}
+        return thetas.pop() if len(thetas) == 1 else None
+
+    def pairing_families(self) -> list[Family | None]:
+        """For each scored pair the family that pairs the same models; None where none does."""
+        return [
+            pairing_family(p, q, foreign=p != generator)
+            for generator, (p, q) in self.scored_pairs().items()
+        ]
+
+    @property
     def theta(self) -> float:
-        return self.preset.theta if self.score.theta is None else self.score.theta
+        """What is counted with; see `fitted_theta` for what confidences may be made of."""
+        return UNFITTED_THETA if self.fitted_theta is None else self.fitted_theta
 
     def parameters_of(self, estimator: str) -> dict[str, Scalar]:
-        """Its parameters as far as the config or the family gives them."""
-        return {"theta": self.theta, **self.score.given(estimator)}
+        """Its parameters as far as the config or a family gives them."""
+        fitted = self.fitted_theta
+        return ({} if fitted is None else {"theta": fitted}) | self.score.given(estimator)
 
     def bound(self, estimator: str) -> dict[str, Scalar]:
-        """All its parameters, its defaults among them."""
-        return bind_parameters(ESTIMATORS.get(estimator), self.parameters_of(estimator))
+        """All its parameters, its defaults and the theta of counts among them."""
+        given = {"theta": self.theta, **self.parameters_of(estimator)}
+        return bind_parameters(ESTIMATORS.get(estimator), given)
 
 
 def load_config(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
@@ -384,10 +458,11 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with what families and benchmarks add to it written out.
+    """The config with what families and benchmarks add to it written out, or that there is no theta.
 
     A stored run then keeps its meaning when a preset changes.
     """
+    theta = {"theta": config.fitted_theta, "without_theta": config.fitted_theta is None}
     names = config.benchmark_names()
     protocol, protocols = _one_or_each({name: config.protocol_for(name) for name in names})
     grader, graders = _one_or_each({name: config.grader_for(name) for name in names})
@@ -398,7 +473,7 @@ def resolve(config: RunConfig) -> RunConfig:
         "benchmark_graders": graders,
         "protocol": protocol,
         "grade": config.grade.model_copy(update={"grader": grader}),
-        "score": config.score.model_copy(update={"theta": config.theta}),
+        "score": config.score.model_copy(update=theta),
     }
     return config.model_copy(update=resolved)
 

@@ -69,7 +69,8 @@ class Family:
         models = [generator.model for generator in self.generators]
         raise UsageError(
             f"The family '{self.name}' has no generator '{model}'.",
-            next_step=did_you_mean(model, models),
+            next_step=f"{did_you_mean(model, models)} Any other model needs no family: name the "
+            f"one that reads with it (--auxiliary Q; 'divtok pair {model}' suggests some).",
         )
 
     def pair_for(self, generator: Generator) -> tuple[str, str]:
@@ -112,18 +113,31 @@ def default_theta(
 
 
 def theta_for(p: str, q: str, *, foreign: bool = False) -> float:
-    """The theta of the family that pairs these two models.
-
-    White-box families come first; where the text is foreign, another generator's than p, they come
-    last.
-    """
-    for family in sorted(FAMILIES, key=lambda f: (f.reader is None) == foreign):
-        if family.auxiliary == q and any(
-            family.pair_for(generator) == (p, q) for generator in family.generators
-        ):
-            return family.theta
+    """The theta of the family that pairs these two models."""
+    family = pairing_family(p, q, foreign=foreign)
+    if family is not None:
+        return family.theta
     raise UsageError(
         f"No family pairs '{p}' with '{q}', so there is no theta for them.",
         next_step="Give one (--theta, or theta=... in Python), best one fitted on problems with "
         "known answers: divtok fit --run RUN",
     )
+
+
+def pairing_family(p: str, q: str, *, foreign: bool = False) -> Family | None:
+    """The family that pairs these two models; None where none does.
+
+    White-box families come first; where the text is foreign, another generator's than p, they come
+    last.
+    """
+    found = sorted(families_of(p, q), key=lambda family: (family.reader is None) == foreign)
+    return found[0] if found else None
+
+
+def families_of(p: str, q: str) -> list[Family]:
+    """Every family that pairs these two models."""
+    return [
+        family
+        for family in FAMILIES
+        if any(family.pair_for(generator) == (p, q) for generator in family.generators)
+    ]

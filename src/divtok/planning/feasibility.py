@@ -127,7 +127,7 @@ def inspect_pair(job: TracingJob) -> Feasibility:
         estimated=_estimate(p, q, length, where, workspace),
         tokens=job.tokens,
         problems=tuple(problem for problem in problems if problem is not None),
-        notes=tuple(_notes(first, second)),
+        notes=tuple(model_notes(first, second)),
         advice=tuple(dtype_advice(p, q, device_type=where.type)),
     )
 
@@ -250,7 +250,7 @@ def _vocabulary_obstacle(first: Outline, second: Outline) -> Obstacle | None:
     return None
 
 
-def _notes(first: Outline, second: Outline) -> list[str]:
+def model_notes(first: Outline, second: Outline) -> list[str]:
     """Only what a user should know; nothing for two ordinary models."""
     notes: list[str] = []
     width = min(first.shape.head_width, second.shape.head_width)

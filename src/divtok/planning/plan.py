@@ -78,7 +78,7 @@ class CellPlan:
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     name: str
-    family: str
+    family: str | None
     protocol: str
     folder: Path
     exists: bool

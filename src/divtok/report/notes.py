@@ -43,6 +43,7 @@ class Seen:
     """What notes are made of: every trace's counts with its generator, and what was left out."""
 
     theta: float
+    theta_fitted: bool
     counted: Sequence[tuple[str, Counts]]
     dtypes: Mapping[str, str]  # of the models that read
     left_out: Sequence[LeftOut]
@@ -58,6 +59,7 @@ def notes_of(seen: Seen) -> list[Note]:
     return [
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
+        theta_note(seen.theta, fitted=seen.theta_fitted),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
@@ -111,6 +113,24 @@ def agreement_note(groups: Sequence[Agreement]) -> Note:
         "from had judged them, too (theirs). Where the two disagree is in `tables/disagreements`.",
         lines=tuple(found.sentence() for found in groups),
         value=value,
+    )
+
+
+def theta_note(theta: float, *, fitted: bool) -> Note:
+    """Where no theta was fitted for the pair: what the figures still say, and how to fit one."""
+    line = (
+        f"No theta was fitted for this pair. Tokens are counted at {theta:g} bits, so the count "
+        "only ranks responses, and there is no confidence that needs theta. Fit one with "
+        "'divtok fit --run RUN' on a run whose problems no table uses, then 'divtok score RUN "
+        "--theta T'."
+    )
+    return Note(
+        key="theta_fitted",
+        heading="Theta",
+        title="No theta was fitted",
+        about="Theta says above which divergence a token counts; each pair of models has its own.",
+        lines=() if fitted else (line,),
+        value=lambda _: fitted,
     )
 
 

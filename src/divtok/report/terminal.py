@@ -103,12 +103,15 @@ def rich_table(table: ReportTable, *, width: int = 80) -> Group:
     unless none has one. Where the rest is still wider than `width`, it is cut into tables below
     each other, so that no figure is ever shortened.
     """
-    parts = [_part(table, columns, number) for number, columns in enumerate(_cuts(table, width))]
+    # A long name, such as the path of a model, is folded before figures are.
+    names = min(_width(table, 0), max(width // 2, 20))
+    cuts = _cuts(table, width, names)
+    parts = [_part(table, columns, number, names) for number, columns in enumerate(cuts)]
     # Not as the table's own caption: a narrow table would fold it into a column of words.
     return Group(*parts, Text(visible(table.caption), style="dim"))
 
 
-def _cuts(table: ReportTable, width: int) -> list[list[int]]:
+def _cuts(table: ReportTable, width: int, names: int) -> list[list[int]]:
     """Indices of the columns of each part; all parts begin with the table's first column."""
     everything = range(len(table.columns))
     figures = [i for i in everything if table.columns[i].better is not None]
@@ -117,7 +120,8 @@ def _cuts(table: ReportTable, width: int) -> list[list[int]]:
     parts = [[0]]
     for i in shown_columns[1:]:
         # A part has at least one column beside the first, however narrow the terminal.
-        if len(parts[-1]) > 1 and sum(_width(table, j) for j in [*parts[-1], i]) > width:
+        figures_width = sum(_width(table, j) for j in [*parts[-1][1:], i])
+        if len(parts[-1]) > 1 and names + figures_width > width:
             parts.append([0])
         parts[-1].append(i)
     return parts
@@ -137,7 +141,7 @@ def _cell(table: ReportTable, row: ReportRow, i: int) -> str:
     return visible(shown(row.cells[i], table.columns[i], dash="—", signed=row.signed))
 
 
-def _part(table: ReportTable, columns: Sequence[int], number: int) -> RichTable:
+def _part(table: ReportTable, columns: Sequence[int], number: int, names: int) -> RichTable:
     title = visible(table.title) + (", continued" if number else "")
     out = RichTable(
         title=Text(title),
@@ -153,7 +157,9 @@ def _part(table: ReportTable, columns: Sequence[int], number: int) -> RichTable:
         out.add_column(
             Text((" " if is_text else "\n").join(words)),  # figures are narrow, so are headings
             justify="left" if is_text else "right",
-            no_wrap=True,
+            max_width=names - 2 if i == 0 else None,
+            no_wrap=i > 0,
+            overflow="fold" if i == 0 else "ellipsis",
         )
     previous: str | None = None
     for row in table.rows:

@@ -6,7 +6,7 @@ Loads no model; reads configs of models only.
 from __future__ import annotations
 
 from divtok.config.loading import digest_of
-from divtok.config.run import RunConfig
+from divtok.config.run import UNFITTED_THETA, RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, further
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
@@ -16,6 +16,13 @@ from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import Estimator
 from divtok.score.sets import expand_estimators
 from divtok.stages.readers import reader_tokenizer
+from divtok.trace.pair import check_vocabularies
+
+FROM_SERVERS = "servers list their most likely tokens, not whole distributions"
+NO_THETA = (
+    f"no theta was fitted for this pair, so the count (at {UNFITTED_THETA:g} bits) only ranks "
+    "responses. Fit one with 'divtok fit --run RUN', then 'divtok score RUN --theta T'"
+)
 
 
 def named_estimators(config: RunConfig) -> list[str]:
@@ -27,22 +34,34 @@ def named_estimators(config: RunConfig) -> list[str]:
 
 
 def chosen_estimators(config: RunConfig) -> list[Estimator]:
-    """The estimators to score; an unknown name is refused."""
+    """The estimators to score; an unknown name is refused, and so is one that lacks its theta."""
+    names = named_estimators(config)
+    for spec in expand_estimators(names):
+        if spec.name in names and lacks_theta(config, spec):
+            raise ConfigError(
+                f"The estimator '{spec.name}' needs theta, and none was fitted for this pair.",
+                next_step="Give one (--theta T, or score.theta=T), or leave the estimator out and "
+                "fit theta on the run: divtok fit --run RUN",
+            )
+    left_out = {name for names in left_out_estimators(config).values() for name in names}
+    return [spec for spec in expand_estimators(names) if spec.name not in left_out]
+
+
+def left_out_estimators(config: RunConfig) -> dict[str, list[str]]:
+    """Why -> those of the chosen sets that cannot be scored; what is named is never left out."""
     names = named_estimators(config)
     served = any(p in config.servers for p, _ in config.scored_pairs().values())
-    return [
-        spec
-        for spec in expand_estimators(names)
-        if spec.name in names or not (spec.needs_exact and served)
-    ]
+    found: dict[str, list[str]] = {}
+    for spec in expand_estimators(names):
+        if spec.name not in names and served and spec.needs_exact:
+            found.setdefault(FROM_SERVERS, []).append(spec.name)
+        elif spec.name not in names and lacks_theta(config, spec):
+            found.setdefault(NO_THETA, []).append(spec.name)
+    return found
 
 
-def left_out_estimators(config: RunConfig) -> list[str]:
-    """Those of the chosen sets that servers cannot answer; one that is named is never left out."""
-    chosen = {spec.name for spec in chosen_estimators(config)}
-    return [
-        spec.name for spec in expand_estimators(named_estimators(config)) if spec.name not in chosen
-    ]
+def lacks_theta(config: RunConfig, spec: Estimator) -> bool:
+    return "theta" in spec.parameters and "theta" not in config.parameters_of(spec.name)
 
 
 def needed_evidence(config: RunConfig) -> list[str]:
@@ -67,6 +86,7 @@ def check_choices(config: RunConfig) -> None:
             reader_tokenizer(config, ref)  # an error where it is not there
         else:
             digest_of(config, ref)  # likewise
+    _check_pairs(config)
     names = config.benchmark_names()
     for name in names:
         GRADERS.get(config.grader_for(name))  # an error where it is not known
@@ -81,6 +101,7 @@ def check_choices(config: RunConfig) -> None:
         ("benchmark_graders", config.benchmark_graders, "benchmarks", names),
         ("bases", config.bases, "generators", generators),
         ("projections", config.projections, "generators", generators),
+        ("own_sampling", config.own_sampling, "generators", generators),
     ):
         for name in named:
             if name not in known:
@@ -88,6 +109,23 @@ def check_choices(config: RunConfig) -> None:
                     f"{key} names '{name}', which is not among the {noun}.",
                     next_step=did_you_mean(name, known),
                 )
+
+
+def _check_pairs(config: RunConfig) -> None:
+    """Refuse two models that do not fit before anything is sampled; a family's own are known to."""
+    family = None if config.family is None else config.preset
+    for generator in config.generator_presets():
+        for p, q in config.pairs_for(generator):
+            if family is not None and (p, q) == family.pair_for(generator):
+                continue
+            if p == q:
+                raise ConfigError(
+                    f"'{p}' is named as both models of a pair, and never diverges from itself.",
+                    next_step=f"Name another one to read with it: 'divtok pair {p}' suggests some.",
+                )
+            if p not in config.servers:
+                both = (reader_tokenizer(config, ref) for ref in (p, q))
+                check_vocabularies(p, next(both), q, next(both))
 
 
 def check_addresses(config: RunConfig) -> None:

@@ -80,6 +80,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
     notes = notes_of(
         Seen(
             config.theta,
+            config.fitted_theta is not None,
             counted,
             trace_dtypes(run),
             left_out,

@@ -326,8 +326,9 @@ def _config_text(
         config = stored_config(run, grading)
         if family not in (None, config.family):
             # A pair and a theta that were written out belong to the family of before.
-            pair = ["trace.reader=null", "trace.auxiliary=null", "score.theta=null"]
-            config = stored_config(run, [f"family={family}", *pair, *grading])
+            pair = ["trace.reader=null", "trace.auxiliary=null"]
+            theta = ["score.theta=null", "score.without_theta=false"]
+            config = stored_config(run, [f"family={family}", *pair, *theta, *grading])
     text = to_yaml(_named(config, trajectories))
     if len(text.encode()) > MAX_YAML_BYTES:
         raise DataError(

@@ -9,6 +9,7 @@ from divtok.stages.gather import gather
 from divtok.stages.generate import generate
 from divtok.stages.grade import grade
 from divtok.stages.score import score
+from divtok.stages.settle import settled
 from divtok.stages.trace import check_pairs, trace
 from divtok.store.run import Run
 
@@ -26,6 +27,7 @@ def run_stages(
     `sampled` says that every trajectory is there, so that no generator is asked for.
     """
     check_choices(config)
+    config = settled(store, config)
     with store.lock():
         check_pairs(store, config)  # known before anything is spent
         if not sampled:

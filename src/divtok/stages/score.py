@@ -224,17 +224,13 @@ def _say_what_is_odd(
         config.pair_for(g) not in fitted or (g.foreign and preset.reader is None)
         for g in config.generator_presets()
     )
-    if other and config.theta == preset.theta:
+    if other and config.family is not None and config.fitted_theta == preset.theta:
         say(
             f"score: theta {config.theta:g} was fitted for the pairs of the family "
             f"'{preset.name}' and its own generators, not for this one"
         )
-    left_out = left_out_estimators(config)
-    if left_out:
-        say(
-            f"score: {', '.join(left_out)} left out: servers list their most likely tokens, not "
-            "whole distributions"
-        )
+    for why, names in left_out_estimators(config).items():
+        say(f"score: {', '.join(names)} left out: {why}")
     traced = run.traces.keys()
     pairs = config.scored_pairs()
     scored = [r for r in responses.values() if r.generator in pairs]

@@ -219,19 +219,44 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
 
     Only ids that both tokenizers know are compared: one may have more tokens behind the other's.
     """
-    by_id_p, by_id_q = _tokens_by_id(p_tokenizer), _tokens_by_id(q_tokenizer)
+    different = different_tokens(p_tokenizer, q_tokenizer)
+    if different:
+        raise ModelError(
+            f"'{p}' and '{q}' do not share their vocabulary: {different.count} of "
+            f"{different.shared} ids stand for different tokens; the first is id {different.id}, "
+            f"{_named(different.in_p)} in p and {_named(different.in_q)} in q.",
+            next_step="Use two models with one tokenizer, mostly of one series: 'divtok pair "
+            f"{p}' names some.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentTokens:
+    """Of the ids that two tokenizers share, how many are different tokens, and the first of them.
+
+    A token that is None is not there: its tokenizer leaves out the id.
+    """
+
+    count: int
+    shared: int
+    id: int
+    in_p: str | None
+    in_q: str | None
+
+
+def different_tokens(p: Tokenizer, q: Tokenizer) -> DifferentTokens | None:
+    """Where two tokenizers differ in the ids that both reach to; None where they agree."""
+    by_id_p, by_id_q = _tokens_by_id(p), _tokens_by_id(q)
     shared = min(max(by_id_p, default=-1), max(by_id_q, default=-1)) + 1
     different = [i for i in range(shared) if by_id_p.get(i) != by_id_q.get(i)]
     if not different:
-        return
-    examples = "; ".join(
-        f"id {i} is {by_id_p.get(i)!r} and {by_id_q.get(i)!r}" for i in different[:3]
-    )
-    raise ModelError(
-        f"'{p}' and '{q}' do not share their vocabulary: {len(different)} of {shared} "
-        f"ids stand for different tokens ({examples}).",
-        next_step="Use two models of one family.",
-    )
+        return None
+    first = different[0]
+    return DifferentTokens(len(different), shared, first, by_id_p.get(first), by_id_q.get(first))
+
+
+def _named(token: str | None) -> str:
+    return "not there" if token is None else repr(token)
 
 
 def _tokens_by_id(tokenizer: Tokenizer) -> dict[int, str]:
