@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,9 @@ import typer
 
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import RunConfig, load_config
-from divtok.errors import UsageError
-from divtok.stages.stored import stored_config
-from divtok.store.run import Run, is_run, run_path
+from divtok.config.shortcuts import spelled_out
+from divtok.stages.stored import open_run, run_folder, stored_config
+from divtok.store.run import Run
 
 RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, or its folder.")]
 ConfigArguments = Annotated[
@@ -74,12 +73,9 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         base_url: BaseUrlOption = None,
         retry_failed: RetryOption = False,
     ) -> None:
-        named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
-        for section in ("generate", "trace"):
-            named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
-        if base_url is not None:
-            named |= {"generate.engine": "api", "generate.api.base_url": base_url}
-        config = config_from(arguments, **named)
+        named = {"family": family, "limit": limit, "seed": seed, "dtype": dtype}
+        named |= {"device_map": device_map, "base_url": base_url}
+        config = config_from(arguments, **spelled_out(named))
         store = Run.create_or_open(run_folder(name, out, default=config.family))
         verb(store, config, retry_failed)
         leave_if_failed(store)
@@ -100,18 +96,6 @@ def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:
 def overridden(**named: object) -> list[str]:
     """Overrides for the options that were given, by their dotted keys."""
     return [f"{key}={value}" for key, value in named.items() if value is not None]
-
-
-def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
-    if name is not None and out is not None:
-        raise UsageError("Both --name and --out were given.", next_step="Give one of them.")
-    return out if out is not None else run_path(default if name is None else name)
-
-
-def open_run(run: str) -> Run:
-    """A run by folder or by name."""
-    folder = Path(run)
-    return Run.open(folder if is_run(folder) or {"/", os.sep} & set(run) else run_path(run))
 
 
 def open_with_config(run: str, overrides: Sequence[str] | None = None) -> tuple[Run, RunConfig]:

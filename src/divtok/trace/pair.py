@@ -83,7 +83,7 @@ class Pair:
         self, row: Row, *, budget: Budget | None = None, asked: Asked | None = None
     ) -> Read:
         """One response, with what else is asked of the same passes."""
-        return self._read_all([row], budget, asked or Asked())[0]
+        return self.read_rows([row], budget=budget, asked=asked)[0]
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -109,9 +109,18 @@ class Pair:
         `answers` has the final answers by trajectory key, as far as they were found before.
         """
         rows = [row_of(trajectory, answers=answers) for trajectory in trajectories]
-        return self._read_all(rows, budget, asked or Asked())
+        return self.read_rows(rows, budget=budget, asked=asked)
 
-    def _read_all(self, rows: Sequence[Row], budget: Budget | None, asked: Asked) -> list[Read]:
+    def read_rows(
+        self,
+        rows: Sequence[Row],
+        *,
+        budget: Budget | None = None,
+        asked: Asked | None = None,
+    ) -> list[Read]:
+        """`read_batch` for rows, which need not be trajectories."""
+        asked = asked or Asked()
+
         def refused(row: Row) -> Read | None:
             check_ids(row, self.vocab_size)
             why = unreadable(row, self.p, self.q)

@@ -62,16 +62,17 @@ class ServerPair:
         A response without tokens, one too long for either server, one with broken log-probs and
         one that a server did not answer for get a trace with that status.
         """
-        return self._trace_rows([row_of(trajectory) for trajectory in trajectories])
+        return self.trace_rows([row_of(trajectory) for trajectory in trajectories])
 
     def trace_ids(
         self, *, prompt_ids: Ids, token_ids: Ids, key: str = "", text: str | None = None
     ) -> Trace:
         """Trace one response given as token ids. `text` is what the ids decode to by default."""
         prompt, tokens = plain_ids(prompt_ids, "prompt_ids"), plain_ids(token_ids, "token_ids")
-        return self._trace_rows([Row(key, prompt, tokens, text)])[0]
+        return self.trace_rows([Row(key, prompt, tokens, text)])[0]
 
-    def _trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
+    def trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
+        """`trace_batch` for rows, which need not be trajectories."""
         for row in rows:
             check_ids(row, self.vocab_size)
         found = {index: self._unreadable(row) for index, row in enumerate(rows)}
