@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -226,9 +226,8 @@ def _columns(given: Values | Mapping[str, Iterable[float | None]]) -> list[Score
     if isinstance(given, Confidences):
         found = [given[name] for name in given.estimators]
         return [ScoreColumn(c.estimator, c.values, c.params) for c in found]
-    named: Mapping[str, Iterable[Any]] = (
-        given if isinstance(given, Mapping) else {"confidence": given}
-    )
+    lists: Any = given if isinstance(given, Mapping) else {"confidence": given}
+    named = cast(Mapping[str, Iterable[float | None]], lists)
     return [ScoreColumn(name, _numbers(values)) for name, values in named.items()]
 
 

@@ -46,8 +46,8 @@ def cells(
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise UsageError(
             f"The rows are a {type(rows).__name__}.",
-            next_step=f"Give a list of pairs ({', '.join(fields)}) or of dicts, or a polars or pandas "
-            "DataFrame.",
+            next_step=f"Give a list of pairs ({', '.join(fields)}) or of dicts, or a DataFrame of "
+            "polars or pandas.",
         )
     listed = list(cast(Iterable[Any], rows))
     known = list(dict.fromkeys(str(k) for row in listed if isinstance(row, Mapping) for k in row))

@@ -94,7 +94,7 @@ class Records(Shown, Sequence[T], Generic[T]):
         import polars as pl
 
         kind: Any = self._kind
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = [field.name for field in dataclasses.fields(kind) if field.repr]
         columns = {name: [_cell(getattr(item, name)) for item in self] for name in names}
         return pl.DataFrame(columns, strict=False)
 

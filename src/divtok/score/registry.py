@@ -60,7 +60,7 @@ class Estimator:
     """
 
     name: str
-    function: EstimatorFunction
+    function: EstimatorFunction = field(repr=False)
     needs: tuple[str, ...]
     parameters: Mapping[str, Scalar | None]  # default values; None where one must be given
     bounded: bool
@@ -70,7 +70,7 @@ class Estimator:
     order: float = LAST  # its place in tables
     supervised: bool = False
     ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
-    learned: Learned | None = None
+    learned: Learned | None = field(default=None, repr=False)
 
     @cached_property
     def needs_trace(self) -> bool:
