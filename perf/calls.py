@@ -1,4 +1,4 @@
-"""One call of `confidences` for many rows of a DataFrame beside the trace stage of a run of the same.
+"""One call of `confidences` for many rows, beside the trace stage of a run of the same.
 
     OMP_NUM_THREADS=1 python -m perf.calls
 
@@ -29,10 +29,8 @@ import numpy as np
 
 from perf.page import table
 
-MODEL, BENCHMARKS = (
-    "divtok/tiny-0.5m",
-    ("arith-easy", "arith-medium", "arith-hard", "arith-contest"),
-)
+MODEL = "divtok/tiny-0.5m"
+BENCHMARKS = ("arith-easy", "arith-medium", "arith-hard", "arith-contest")
 WRITTEN, SAMPLES = 200, 4  # responses that a model wrote; responses to a question
 WAYS = ("call", "stage")
 

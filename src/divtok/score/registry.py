@@ -128,6 +128,18 @@ def estimator(
 
     Its keyword-only arguments are its parameters: score.NAME=VALUE sets one for every estimator
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
+
+    Example:
+        >>> import divtok
+        >>> @divtok.estimator("worst_token", needs=("logprob_p",), ranges={"power": (0, 10)})
+        ... def worst_token(trace, *, power=1.0):
+        ...     "Probability of the least likely token, to a power."
+        ...     return float(2.718281828 ** (power * trace.logprob_p.min()))
+        >>> pair = divtok.load_pair("tiny")
+        >>> rows = [("What is 1 + 1?", "It is 2.")]
+        >>> found = divtok.confidences(rows, pair=pair, estimator="worst_token", power=2)
+        >>> 0 < found.values[0] < 1
+        True
     """
 
     def register(function: EstimatorFunction) -> EstimatorFunction:

@@ -45,7 +45,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """The models p and q of a divergence. Their token->id maps must agree; see `load_pair`."""
+    """The models p and q of a divergence. Their token->id maps must agree; see `load_pair`.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> trace = pair.trace_ids(prompt_ids=[1, 5, 9], token_ids=[12, 13])
+        >>> trace.p, len(trace.jsd_bits)
+        ('divtok/tiny-0.5m', 2)
+    """
 
     p: Reader
     q: Reader

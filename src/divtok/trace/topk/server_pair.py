@@ -37,7 +37,16 @@ Told = tuple[Known, FloatArray64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerPair:
-    """The models p and q of a divergence, each behind a server. Their token->id maps must agree."""
+    """The models p and q of a divergence, each behind a server. Their token->id maps must agree.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_server_pair(
+        ...     "divtok/tiny-0.5m", "divtok/tiny-0.3m", p_server=P_URL, q_server=Q_URL
+        ... )
+        >>> divtok.confidences([("What is 1 + 1?", "It is 2.")], pair=pair).bounds[0] is None
+        False
+    """
 
     p: ServerModel
     q: ServerModel
@@ -209,6 +218,15 @@ def load_server_pair(
     A server is its base URL, or that with settings. A tokenizer is given as such or as a ref;
     without one the model's own name is the ref. A served name is what its server calls the model,
     where that is something else.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_server_pair(
+        ...     "divtok/tiny-0.5m", "divtok/tiny-0.3m", p_server=P_URL, q_server=Q_URL
+        ... )
+        >>> low, high = divtok.confidence("What is 1 + 1?", "It is 2.", pair=pair).bounds
+        >>> 0 < low <= high < 1
+        True
     """
     models = [
         load_server_model(
