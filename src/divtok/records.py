@@ -363,7 +363,7 @@ class Confidence:
 
     Example:
         >>> import divtok
-        >>> divtok.Confidence("key", "nsl", {}, None, "empty: the response has no tokens").value is None
+        >>> divtok.Confidence("key", "nsl", {}, None, "empty: no tokens").value is None
         True
     """
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from divtok.api.result import Result, Token
-from divtok.api.scoring import not_text, scoring
+from divtok.api.scoring import Scoring, not_text
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families.family import FAMILIES
 from divtok.models.load import DType
@@ -104,7 +104,7 @@ def confidence(
         why = not_text(name, text)
         if why is not None:
             raise UsageError(f"{why[0].upper()}{why[1:]}.")
-    asked = scoring(
+    asked = Scoring.of(
         pair, theta=theta, generator=generator, estimators=[estimator], parameters=parameters
     )
     if not response.strip():

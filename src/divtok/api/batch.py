@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from divtok.api import NO_TEXT
 from divtok.api.result import Result
 from divtok.api.rows import RowsLike, cells
-from divtok.api.scoring import Scored, Scoring, not_text, scoring
+from divtok.api.scoring import Scored, Scoring, not_text
 from divtok.api.tables import Shown
 from divtok.errors import DataError, DivtokError, ModelError, ResourceError, UsageError
 from divtok.progress import track
@@ -186,8 +186,8 @@ def confidences(
     `theta`, `generator` and `parameters` are those of `confidence`. Several estimators read a
     response once, and each takes the parameters it has. Rows are read `batch` at a time, as many
     tokens at once as memory allows. Numbers of rows that were read together differ from those of a
-    row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take 28 bytes a token:
-    `keep_traces=False` does without.
+    row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take some 30 bytes a
+    token: `keep_traces=False` does without.
 
     Example:
         >>> import divtok, polars as pl
@@ -199,7 +199,7 @@ def confidences(
         >>> len(found), found.counts == [found[0].count]
         (1, True)
     """
-    ask = partial(scoring, pair, theta=theta, generator=generator, parameters=parameters)
+    ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
     asked = ask(estimators=_names(estimator))
     return _confidences(asked, rows, columns, batch, keep_traces, progress)
 
@@ -230,7 +230,7 @@ async def aconfidences(
         >>> found.values == divtok.confidences(rows, pair=pair, progress=False).values
         True
     """
-    ask = partial(scoring, pair, theta=theta, generator=generator, parameters=parameters)
+    ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
     asked, stop = ask(estimators=_names(estimator)), threading.Event()
     work = partial(_confidences, asked, rows, columns, batch, keep_traces, progress, stop)
     try:

@@ -43,7 +43,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scoring:
-    """A pair, a theta, and the estimators with all their parameters. Made by `scoring`."""
+    """A pair, a theta, and the estimators with all their parameters. Made by `of`."""
 
     pair: Pair | ServerPair
     theta: float
@@ -51,6 +51,43 @@ class Scoring:
     kinds: Sequence[str]  # of the evidence that rides on p's pass
     asked: Asked
     budget: Budget = field(default_factory=Budget)
+
+    @classmethod
+    def of(
+        cls,
+        pair: Pair | ServerPair,
+        *,
+        theta: float | None,
+        generator: str | None,
+        estimators: Sequence[str],
+        parameters: Mapping[str, Scalar],
+    ) -> Scoring:
+        """Everything that can be refused before a token is read is refused here."""
+        if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
+        if theta is None:
+            family = pair.family if isinstance(pair, Pair) else None
+            theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
+        check_parameter("theta", theta)  # also where no estimator has one: the count needs it
+        specs = [one_estimator(name) for name in dict.fromkeys(estimators)]
+        if not specs:
+            raise UsageError("There is no estimator to score with.", next_step="Name one or more.")
+        for spec in specs:
+            _check_estimator(spec, pair)
+        check_names(specs[0], [p for p in parameters if all(p not in s.parameters for s in specs)])
+        given = {"theta": theta, **parameters}
+        kinds = list(dict.fromkeys(kind for spec in specs for kind in spec.evidence))
+        listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
+        return cls(
+            pair,
+            theta,
+            [(spec, bind_parameters(spec, given)) for spec in specs],
+            kinds,
+            Asked(
+                further({column for spec in specs for column in spec.columns}),
+                [listener for listener in listeners if listener is not None],
+            ),
+        )
 
     def row(self, key: str, question: str, response: str) -> Row:
         """The tokens to read: the response in those of p's tokenizer, behind p's own prompt."""
@@ -102,42 +139,6 @@ class Scoring:
             bounds=bounds,
             count_bounds=None if few is None or many is None else (few, many),
         )
-
-
-def scoring(
-    pair: Pair | ServerPair,
-    *,
-    theta: float | None,
-    generator: str | None,
-    estimators: Sequence[str],
-    parameters: Mapping[str, Scalar],
-) -> Scoring:
-    """Everything that can be refused before a token is read is refused here."""
-    if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
-    if theta is None:
-        family = pair.family if isinstance(pair, Pair) else None
-        theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
-    check_parameter("theta", theta)  # also where no estimator has one: the count needs it
-    specs = [one_estimator(name) for name in dict.fromkeys(estimators)]
-    if not specs:
-        raise UsageError("There is no estimator to score with.", next_step="Name one or more.")
-    for spec in specs:
-        _check_estimator(spec, pair)
-    check_names(specs[0], [p for p in parameters if all(p not in s.parameters for s in specs)])
-    given = {"theta": theta, **parameters}
-    kinds = list(dict.fromkeys(kind for spec in specs for kind in spec.evidence))
-    listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
-    return Scoring(
-        pair,
-        theta,
-        [(spec, bind_parameters(spec, given)) for spec in specs],
-        kinds,
-        Asked(
-            further({column for spec in specs for column in spec.columns}),
-            [listener for listener in listeners if listener is not None],
-        ),
-    )
 
 
 def not_text(name: str, value: object) -> Reason | None:
