@@ -147,18 +147,20 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
-        return version("divtok")
-    if name not in _HOME:
-        raise AttributeError(f"module 'divtok' has no attribute '{name}'")
-    thing = getattr(import_module(_HOME[name]), name)
-    if name in _ALSO_FOLDERS:
-        # So that divtok.grade.maths is still the module.
-        thing.__dict__ = import_module(f"divtok.{name}").__dict__
-    return thing
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("divtok")
+        if name not in _HOME:
+            raise AttributeError(f"module 'divtok' has no attribute '{name}'")
+        thing = getattr(import_module(_HOME[name]), name)
+        if name in _ALSO_FOLDERS:
+            # So that divtok.grade.maths is still the module.
+            thing.__dict__ = import_module(f"divtok.{name}").__dict__
+        return thing
 
 
 def __dir__() -> list[str]:
