@@ -116,7 +116,7 @@ def measure(folder: Path, way: str) -> dict[str, float]:
         shutil.copytree(run.path, place, dirs_exist_ok=True)
         copy = Run.open(Path(place))
         config = stored_config(copy)
-        with patch.object(tracing, "load_pair", lambda *_, **__: pair), copy.lock():
+        with patch.object(tracing, "load_pair", return_value=pair), copy.lock():
             begin, cpu = time.perf_counter(), time.process_time()
             tracing.trace(copy, config)
             wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
