@@ -73,6 +73,20 @@ def test_the_public_names_are_listed_once_and_sorted() -> None:
     assert len(divtok.__all__) == len(set(divtok.__all__))
 
 
+def test_a_function_keeps_its_name_when_the_folder_of_that_name_is_imported() -> None:
+    for name, module in (("evaluate", "divtok.evaluate.metrics"), ("grade", "divtok.grade.maths")):
+        code = f"import {module} as m; assert divtok.{name}.__call__; assert m is {module}"
+        assert loaded_after(code, module) == [module]
+        assert importlib.import_module(module) is not None
+        assert getattr(divtok, name).__module__.startswith("divtok.api.")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert divtok.__version__ == version("divtok")
+
+
 def test_another_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'confidense'"):
         _ = divtok.confidense

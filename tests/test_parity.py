@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import divtok as package
 from divtok import api
 from divtok.cli.confidence import confidence as verb
-from divtok.errors import DivtokError
+from divtok.errors import EXIT_PARTIAL, DivtokError
 from divtok.families.family import FAMILIES
 from divtok.trace.pair import Pair
 from divtok.trace.topk.server_pair import ServerPair
@@ -44,6 +45,12 @@ CONFIDENCE = {
     "generator": "generator",
     "estimator": "estimator",
     "parameters": "param",
+}
+CONFIDENCES = {
+    **{name: option for name, option in CONFIDENCE.items() if name not in ("question", "response")},
+    "batch": "batch",
+    # Rows are what comes through a pipe, with these names; a stream keeps and tells nothing else.
+    **dict.fromkeys(["rows", "columns", "keep_traces", "progress"]),
 }
 LOAD_PAIR = {
     "p": "family",
@@ -212,6 +219,69 @@ def test_both_doors_give_the_same(case: Case, divtok: Command, urls: tuple[str, 
     assert found["params"] == case.params | ({"theta": case.theta} if uses_theta else {})
 
 
+def rows_of(case: Case) -> list[dict[str, str]]:
+    """The case's own row among others, so that there is something to read it with."""
+    texts = [(case.question, case.response), (QUESTION, "42, maybe 43"), (QUESTION, " ")]
+    return [{"question": question, "response": response} for question, response in texts]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_stream_gives_what_a_call_for_its_rows_gives(
+    case: Case,
+    batch: int,
+    divtok: Command,
+    urls: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, pair = rows_of(case), pair_of(case, urls)
+    known = package.confidences(rows, pair=pair, batch=batch, progress=False, **case.given)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    servers = ("--servers", *urls) if case.served else ()
+    said = divtok("confidence", *case.arguments, *servers, "--batch", str(batch))
+    assert said.code == EXIT_PARTIAL, said.err  # one row is blank
+    found = [json.loads(line)["divtok"] for line in said.out.splitlines()]
+    # A case may ask for an answer's tokens, which the second row lacks.
+    assert [answer["confidence"] for answer in found] == known.values
+    for answer, result in zip(found, known, strict=True):
+        if result is None:
+            continue
+        assert answer["count"] == result.count
+        assert answer["tokens"] == len(result.tokens)
+        assert (answer["theta"], answer["params"]) == (case.theta, dict(result.params))
+        assert (answer["p"], answer["q"]) == (result.trace.p, result.trace.q)
+        if result.bounds is not None:
+            assert answer["confidence_bounds"] == [*result.bounds]
+            assert answer["count_bounds"] == [*(result.count_bounds or ())]
+    assert known[0] is not None
+    alone = package.confidence(case.question, case.response, pair=pair, **case.given)
+    assert known[0].params == alone.params
+    if batch == 1:
+        assert (known[0].value, known[0].count) == (alone.value, alone.count)
+
+
+# What is wrong with one row ends no call for many: it is that row's reason.
+OF_A_ROW = ("nothing", "too long")
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_a_call_for_many_rows_refuses_in_the_same_words(case: Case, urls: tuple[str, str]) -> None:
+    if case in [WRONG[name] for name in OF_A_ROW]:
+        many = package.confidences(rows_of(case), pair=pair_of(case, urls), progress=False)
+        with pytest.raises(DivtokError) as caught:
+            package.confidence(case.question, case.response, pair=pair_of(case, urls))
+        assert many.reasons[0] is not None
+        assert many.reasons[0] in str(caught.value)
+        assert many.values[1] is not None
+        return
+    with pytest.raises(DivtokError) as caught:
+        package.confidences(rows_of(case), pair=pair_of(case, urls), **case.given)
+    with pytest.raises(type(caught.value)) as alone:
+        package.confidence(case.question, case.response, pair=pair_of(case, urls), **case.given)
+    assert str(caught.value) == str(alone.value)
+
+
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 def test_both_doors_refuse_in_the_same_words(
     case: Case, divtok: Command, urls: tuple[str, str]
@@ -227,10 +297,12 @@ def test_both_doors_refuse_in_the_same_words(
     ("function", "options"),
     [
         (package.confidence, CONFIDENCE),
+        (package.confidences, CONFIDENCES),
+        (package.aconfidences, CONFIDENCES),
         (package.load_pair, LOAD_PAIR),
         (package.load_server_pair, LOAD_SERVER_PAIR),
     ],
-    ids=["confidence", "load_pair", "load_server_pair"],
+    ids=["confidence", "confidences", "aconfidences", "load_pair", "load_server_pair"],
 )
 def test_every_parameter_is_in_the_table(
     function: Callable[..., Any], options: Mapping[str, str | None]
@@ -239,6 +311,6 @@ def test_every_parameter_is_in_the_table(
 
 
 def test_every_option_is_in_the_table() -> None:
-    tables = (CONFIDENCE, LOAD_PAIR, LOAD_SERVER_PAIR)
+    tables = (CONFIDENCE, CONFIDENCES, LOAD_PAIR, LOAD_SERVER_PAIR)
     named = {option for table in tables for option in table.values() if option is not None}
     assert set(inspect.signature(verb).parameters) == named | OUTPUT

@@ -6,16 +6,30 @@
     result = divtok.confidence("Tom has ...", "First, ...", pair=pair)
     result.value, result.count, result.tokens
 
+    found = divtok.confidences(table, pair=pair)  # pairs, dicts, a polars or pandas DataFrame
+    divtok.evaluate(found, table["correct"])
+
+    run = divtok.run(family="tiny", limit=20)  # what `divtok run` does
+
 Names are imported when they are first used, so `import divtok` costs nothing and loads no torch.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from divtok.api import Result, Token, confidence, load_pair
+    from divtok.api import confidence, load_pair
+    from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.figures import auroc, ece, evaluate, fit, natural_auroc, natural_ece, sweep
+    from divtok.api.grading import grade
+    from divtok.api.listing import estimators, ls
+    from divtok.api.result import Result, Token
+    from divtok.api.runs import Run, fit_family, import_files, run
+    from divtok.api.tables import Records
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
     from divtok.grade import grade_answer
@@ -34,57 +48,119 @@ if TYPE_CHECKING:
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
+    __version__: str
+
 _HOME = {
     "Confidence": "divtok.records",
+    "Confidences": "divtok.api.batch",
     "DivtokError": "divtok.errors",
     "Evaluation": "divtok.records",
     "Grade": "divtok.records",
     "Pair": "divtok.trace.pair",
     "Problem": "divtok.records",
-    "Result": "divtok.api",
+    "Records": "divtok.api.tables",
+    "Result": "divtok.api.result",
+    "Run": "divtok.api.runs",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
-    "Token": "divtok.api",
+    "Token": "divtok.api.result",
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
+    "aconfidences": "divtok.api.batch",
+    "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
+    "confidences": "divtok.api.batch",
+    "ece": "divtok.api.figures",
     "estimator": "divtok.score.registry",
+    "estimators": "divtok.api.listing",
+    "evaluate": "divtok.api.figures",
     "extract_answer": "divtok.protocols.extract",
+    "fit": "divtok.api.figures",
+    "fit_family": "divtok.api.runs",
+    "grade": "divtok.api.grading",
     "grade_answer": "divtok.grade",
+    "import_files": "divtok.api.runs",
     "jsd_bits": "divtok.divergences.arithmetic",
     "load_pair": "divtok.api",
     "load_server_pair": "divtok.trace.topk.server_pair",
+    "ls": "divtok.api.listing",
+    "natural_auroc": "divtok.api.figures",
+    "natural_ece": "divtok.api.figures",
+    "run": "divtok.api.runs",
+    "sweep": "divtok.api.figures",
 }
 
 __all__ = [
     "Confidence",
+    "Confidences",
     "DivtokError",
     "Evaluation",
     "Grade",
     "Pair",
     "Problem",
+    "Records",
     "Result",
+    "Run",
     "Sampling",
     "ServerPair",
     "Token",
     "Trace",
     "Trajectory",
     "Verdict",
+    "aconfidences",
+    "auroc",
     "confidence",
+    "confidences",
+    "ece",
     "estimator",
+    "estimators",
+    "evaluate",
     "extract_answer",
+    "fit",
+    "fit_family",
+    "grade",
     "grade_answer",
+    "import_files",
     "jsd_bits",
     "load_pair",
     "load_server_pair",
+    "ls",
+    "natural_auroc",
+    "natural_ece",
+    "run",
+    "sweep",
 ]
 
+# Functions that share their name with the folder of their code.
+_ALSO_FOLDERS = ("evaluate", "grade")
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'divtok' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+
+class _Package(ModuleType):
+    """Importing a folder binds its name here; where that is a function's, the function stays."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _ALSO_FOLDERS and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("divtok")
+        if name not in _HOME:
+            raise AttributeError(f"module 'divtok' has no attribute '{name}'")
+        thing = getattr(import_module(_HOME[name]), name)
+        if name in _ALSO_FOLDERS:
+            # So that divtok.grade.maths is still the module.
+            thing.__dict__ = import_module(f"divtok.{name}").__dict__
+        return thing
 
 
 def __dir__() -> list[str]:

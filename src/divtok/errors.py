@@ -17,7 +17,16 @@ EXIT_NOTHING = 4  # nothing could be scored
 
 
 class DivtokError(Exception):
-    """Base of all divtok errors: one line that says what happened, and the user's next step."""
+    """Base of all divtok errors: one line that says what happened, and the user's next step.
+
+    Example:
+        >>> import divtok
+        >>> try:
+        ...     divtok.load_pair("tony")
+        ... except divtok.DivtokError as error:
+        ...     print(error.what)
+        'tony' alone is not a pair.
+    """
 
     exit_code = EXIT_ERROR
 

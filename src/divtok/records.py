@@ -66,7 +66,13 @@ def reason_kind(reason: str | None) -> str | None:
 
 
 class Verdict(StrEnum):
-    """What grading found. Compares equal to its plain string."""
+    """What grading found. Compares equal to its plain string.
+
+    Example:
+        >>> import divtok
+        >>> divtok.grade_answer(gold="1/2", answer="0.5") == "correct"
+        True
+    """
 
     CORRECT = "correct"
     INCORRECT = "incorrect"
@@ -76,7 +82,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with its gold answer. `answer` is None where the benchmark has none."""
+    """A question with its gold answer. `answer` is None where the benchmark has none.
+
+    Example:
+        >>> import divtok
+        >>> divtok.Problem("1", "mine", question="What is 1 + 1?", answer="2").answer
+        '2'
+    """
 
     id: str
     benchmark: str
@@ -86,7 +98,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a trajectory was sampled. `max_length` counts prompt and response tokens together."""
+    """How a trajectory was sampled. `max_length` counts prompt and response tokens together.
+
+    Example:
+        >>> import divtok
+        >>> divtok.Sampling(temperature=1.0, seed=7).top_p
+        0.95
+    """
 
     temperature: float = 0.6
     top_p: float = 0.95
@@ -109,6 +127,12 @@ class Trajectory:
     is not known how the response was sampled. A failed response keeps its row: its
     finish reason is "failed", its text is empty and `reason` says what happened. `reason` is also
     set where a generator refused or called a tool instead of answering.
+
+    Example:
+        >>> import divtok
+        >>> run = divtok.run(family="tiny", limit=2, benchmarks=["arith-easy"], out="example")
+        >>> run.trajectories["finish_reason"][0]
+        'stop'
     """
 
     key: str
@@ -169,6 +193,12 @@ class Grade:
 
     `answer_start`:`answer_stop` are the characters of the response's text that the answer was read
     from; both are None where there is none, and in grades of older runs.
+
+    Example:
+        >>> import divtok
+        >>> (found,) = divtok.grade([{"gold": "3", "response": "It is \\\\boxed{4}."}])
+        >>> found.extracted, found.verdict.value
+        ('4', 'incorrect')
     """
 
     key: str
@@ -210,6 +240,14 @@ class Trace:
     `answer_start`:`answer_stop` are the tokens that overlap the final answer's content (None where
     there is no answer), and tokens from `turn_end` on close the turn. Both stay in the arrays;
     `reasoning()` leaves them out.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> result = divtok.confidence("What is 1 + 1?", "It is \\\\boxed{2}.", pair=pair)
+        >>> trace = result.trace
+        >>> len(trace) - int(trace.reasoning().sum())  # the answer
+        1
     """
 
     key: str
@@ -339,6 +377,11 @@ class Confidence:
 
     Where the trace gives bounds only, the value an exact trace would give lies between `low` and
     `high`; both are None where the trace is exact.
+
+    Example:
+        >>> import divtok
+        >>> divtok.Confidence("key", "nsl", {}, None, "empty: no tokens").value is None
+        True
     """
 
     key: str
@@ -389,6 +432,12 @@ class Evaluation:
     named `natural_*`, `brier` and `aurc` use every scored response at its natural prevalence.
     Chance makes a measured ECE too large: `natural_ece_debiased` and the interval are about the
     true one, and `natural_ece_floor` is what a perfectly calibrated estimator would show.
+
+    Example:
+        >>> import divtok
+        >>> (found,) = divtok.evaluate([0.9, 0.8, 0.3, 0.1], [True, True, False, False])
+        >>> found.accuracy, found.auroc
+        (0.5, 1.0)
     """
 
     benchmark: str

@@ -11,7 +11,6 @@ import pytest
 from cli_samples import GENERATOR
 from console import Command
 
-from divtok.cli.score import _read_by
 from divtok.config.run import load_config
 from divtok.config.tree import override_tree
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
@@ -21,6 +20,7 @@ from divtok.protocols.encode import response_ids
 from divtok.records import Verdict
 from divtok.report import write
 from divtok.stages.fit import fit
+from divtok.stages.rescore import read_by
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
@@ -216,20 +216,20 @@ def test_a_response_that_cannot_be_read_is_exit_code_3(divtok: Command, tmp_path
 
 @pytest.mark.parametrize("name", ["plain", "with space", "12", "null", "ü日本", "🙂/m", "a#b: c"])
 def test_any_name_of_a_model_reaches_the_config(name: str) -> None:
-    overrides = _read_by((name, "true"), None, ["score.theta=0.5"], foreign=True)
+    overrides = read_by((name, "true"), None, ["score.theta=0.5"], foreign=True)
     config = load_config(None, overrides)
     assert (config.trace.reader, config.trace.auxiliary) == (name, "true")
 
 
 def test_what_a_family_leaves_of_an_earlier_pair() -> None:
     tree: dict[str, Any] = {"trace": {"reader": "x", "auxiliary": "y"}, "score": {"theta": 0.9}}
-    changed = override_tree(tree, _read_by(None, "qwen3", [], foreign=True))
+    changed = override_tree(tree, read_by(None, "qwen3", [], foreign=True))
     assert changed == {
         "family": "qwen3",
         "trace": {"reader": None, "auxiliary": None},
         "score": {"theta": FAMILIES.get("qwen3").theta, "without_theta": False},
     }
-    unknown = override_tree(tree, _read_by(("x", "y"), None, [], foreign=True))
+    unknown = override_tree(tree, read_by(("x", "y"), None, [], foreign=True))
     assert unknown["score"] == {"theta": None, "without_theta": True}
 
 

@@ -296,20 +296,20 @@ def test_fault_46_json_has_null_and_a_flag(tmp_path: Path) -> None:
 def test_fault_46_a_stream_has_null_and_a_flag(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import divtok.api
+    from divtok.api import batch
+    from divtok.api.scoring import Scored
     from divtok.cli import confidence
+    from divtok.records import Confidence, Counts
 
-    def result(question: str, response: str, **_: Any) -> Any:
-        trace = SimpleNamespace(p="p", q="q")
-        return SimpleNamespace(
-            value=math.nan, estimator="e", params={}, count=1, tokens=[1], theta=0.5, trace=trace,
-            bounds=(0.1, math.inf), count_bounds=(1, 2),
-        )  # fmt: skip
+    def found(rows: Any, **_: Any) -> Any:
+        value = Confidence("", "e", {}, math.nan, low=0.1, high=math.inf)
+        counts = Counts("", "p", "q", 0.5, 1, 1, 2, 1, 1, 0.0, 0, 0)
+        return SimpleNamespace(rows=[Scored("r", (value,), counts) for _ in rows])
 
-    monkeypatch.setattr(divtok.api, "confidence", result)
+    monkeypatch.setattr(batch, "confidences", found)
     row = b'{"question": "q", "response": "r", "score": NaN, "nonfinite": 1, "x": "\\u009b\x7f"}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(row)))
-    confidence._stream({})
+    confidence._stream({}, 1)
     printed = capsys.readouterr().out
     data = strictly(printed)
     assert (data["score"], data["divtok"]["confidence"]) == (None, None)

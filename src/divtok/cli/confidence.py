@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOption
-from divtok.errors import EXIT_PARTIAL, DataError, NothingScoredError, UsageError
+from divtok.errors import EXIT_PARTIAL, DataError, UsageError
 from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
 from divtok.json_text import FLAG, json_text, without_nonfinite
@@ -20,6 +21,7 @@ from divtok.strict_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from divtok.api import Result
+    from divtok.api.scoring import Scored
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair
 
@@ -59,6 +61,10 @@ def confidence(
         ),
     ] = None,
     dtype: DTypesOption = "auto",
+    batch: Annotated[
+        int,
+        typer.Option(min=1, help="Rows of a stream to read, and to answer, together: faster."),
+    ] = 1,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show the response with its divergent tokens.")
     ] = False,
@@ -82,6 +88,10 @@ def confidence(
             "A stream of rows is answered in JSON, without tokens.",
             next_step="Leave out --tokens and --json, or give --question.",
         )
+    if question is not None and batch > 1:
+        raise UsageError(
+            "There is one response, not a stream of rows.", next_step="Leave out --batch."
+        )
     parameters = _parameters(param or [])
     _check(estimator, theta, parameters)
     p, q = _names(pair, family)
@@ -91,7 +101,7 @@ def confidence(
     options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
     options |= parameters
     if question is None:
-        _stream(options)
+        _stream(options, batch)
         return
     from divtok import api
 
@@ -161,25 +171,37 @@ def _load(p: str, q: str, servers: tuple[str, str] | None, dtype: str) -> Pair |
     return api.load_pair(p, q, dtype=cast(DType, dtype))
 
 
-def _stream(options: dict[str, Any]) -> None:
-    """One line out for each line in, as it comes."""
-    from divtok import api
+def _stream(options: dict[str, Any], batch: int) -> None:
+    """One line out for each line in, as they come, `batch` at a time."""
+    from divtok.api.batch import confidences
 
     failed = 0
-    for row in _rows():
-        try:
-            result = api.confidence(row["question"], row["response"], **options)
-            found = _facts(result, tokens=False)
-        except NothingScoredError as error:
-            failed += 1
-            found = {"confidence": None, "reason": error.what}
-        # Under a name of its own, so that no field of the row's is lost.
-        plain, nonfinite = without_nonfinite(row | {"divtok": found})
-        if nonfinite:
-            plain["divtok"][FLAG] = nonfinite
-        put(json_text(plain))
+    for rows in _batches(batch):
+        found = confidences(rows, batch=batch, keep_traces=False, progress=False, **options)
+        for row, scored in zip(rows, found.rows, strict=True):
+            failed += scored.confidences[0].value is None
+            # Under a name of its own, so that no field of the row's is lost.
+            plain, nonfinite = without_nonfinite(row | {"divtok": _answer(scored)})
+            if nonfinite:
+                plain["divtok"][FLAG] = nonfinite
+            put(json_text(plain))
     if failed:
         raise typer.Exit(EXIT_PARTIAL)
+
+
+def _batches(size: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows before a bad one are answered, too."""
+    rows, going = _rows(), True
+    while going:
+        batch: list[dict[str, Any]] = []
+        try:
+            for row in islice(rows, size):
+                batch.append(row)  # what came before an error is kept
+        except DataError:
+            yield batch
+            raise
+        going = bool(batch)
+        yield batch
 
 
 def _rows() -> Iterator[dict[str, Any]]:
@@ -209,6 +231,28 @@ def _standard_input() -> str:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise DataError(f"{STANDARD_INPUT}: not UTF-8.", next_step="Send it as UTF-8.") from error
+
+
+def _answer(scored: Scored) -> dict[str, Any]:
+    from divtok.api import nothing_scored
+
+    found, counts = scored.confidences[0], scored.counts
+    if found.value is None or counts is None:
+        return {"confidence": None, "reason": nothing_scored(found.reason).what}
+    facts: dict[str, Any] = {
+        "confidence": found.value,
+        "estimator": found.estimator,
+        "params": dict(found.params),
+        "count": counts.count,
+        "tokens": counts.length,
+        "theta": counts.theta,
+        "p": counts.p,
+        "q": counts.q,
+    }
+    if found.low is not None and counts.low is not None:
+        facts["confidence_bounds"] = (found.low, found.high)
+        facts["count_bounds"] = (counts.low, counts.high)
+    return facts
 
 
 def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:

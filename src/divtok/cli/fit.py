@@ -49,36 +49,25 @@ def fit(
     the curve it chose from. With --run, the pair of a run that is traced already gets its theta
     from that run: take one whose problems no table of yours uses.
     """
-    from divtok.stages.fit import fit as stage
-    from divtok.stages.report import report
-    from divtok.stages.run import run_stages
+    from divtok.stages import fit as stage
 
     if run is not None:
         if any(given is not None for given in (family, overrides, file, name, out, limit)):
             raise UsageError(
                 "--run takes everything from the run.", next_step="Leave out the other arguments."
             )
-        found = stage(*open_with_config(run))
+        found = stage.fit(*open_with_config(run))
         _print_fit(f"the run {run}", found, as_json=as_json)
         say(f"use it with: divtok score {run} --theta {found.theta:g}")
         return
     if family is None:
         raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")
     preset = get_family(family)
-    preset_overrides = [
-        f"family={family}",
-        f"generators=['{preset.generators[0].model}']",
-        f"benchmarks=['{preset.fit_benchmark}']",
-        f"limit={100 if limit is None else limit}",
-        "subset_seed=0",
-    ]
-    if file is not None:
-        preset_overrides.append(f"benchmark_files.{preset.fit_benchmark}={file}")
-    config = config_from([*(overrides or []), *preset_overrides])
+    config = config_from(
+        [*(overrides or []), *stage.family_overrides(preset, limit=limit, file=file)]
+    )
     store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
-    run_stages(store, config)
-    found = stage(store, config)
-    report(store, config, theta_fits={family: found})
+    found = stage.fit_family(store, config)
     _print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
     if not as_json:
         put(f"the family's preset is {preset.theta:g}")

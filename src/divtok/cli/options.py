@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +11,10 @@ import typer
 
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import RunConfig, load_config
-from divtok.errors import UsageError, did_you_mean
-from divtok.problems.benchmark import BENCHMARKS
-from divtok.report.text import slug
-from divtok.stages.stored import stored_config
-from divtok.store.run import Run, is_run, run_path
+from divtok.config.shortcuts import run_name, spelled_out
+from divtok.config.tree import override_texts
+from divtok.stages.stored import open_run, run_folder, stored_config
+from divtok.store.run import Run
 
 
 class Verdicts(StrEnum):
@@ -123,45 +120,17 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         base_url: BaseUrlOption = None,
         retry_failed: RetryOption = False,
     ) -> None:
-        named: dict[str, object] = {"family": family, "limit": limit, "seed": seed}
-        named |= {"samples": samples, "score.theta": theta, "trace.auxiliary": _text(auxiliary)}
-        named |= {"generators": _text(generator), **_benchmarks(benchmark)}
-        for section in ("generate", "trace"):
-            named |= {f"{section}.dtype": dtype, f"{section}.device_map": device_map}
-        if base_url is not None:
-            named |= {"generate.engine": "api", "generate.api.base_url": base_url}
-        config = config_from(arguments, **named)
-        store = Run.create_or_open(run_folder(name, out, default=_run_name(config)))
+        named: dict[str, object] = {"family": family, "generator": generator or None}
+        named |= {"auxiliary": auxiliary, "theta": theta, "benchmark": benchmark or None}
+        named |= {"limit": limit, "samples": samples, "seed": seed, "dtype": dtype}
+        named |= {"device_map": device_map, "base_url": base_url}
+        config = config_from(arguments, **spelled_out(named))
+        store = Run.create_or_open(run_folder(name, out, default=run_name(config)))
         verb(store, config, retry_failed)
         leave_if_failed(store)
 
     command.__doc__ = verb.__doc__
     return command
-
-
-def _text(value: object) -> str | None:
-    """As YAML text, so that a name is never taken for a number; None where nothing was given."""
-    return json.dumps(value, ensure_ascii=False) if value else None
-
-
-def _benchmarks(given: Sequence[str] | None) -> Mapping[str, object]:
-    """Overrides for benchmarks by name or file; a file is a benchmark of its own name."""
-    files = {Path(name).stem: name for name in given or () if Path(name).is_file()}
-    names = [Path(name).stem if name in files.values() else name for name in given or ()]
-    for name in names:
-        if name not in files and name not in BENCHMARKS:
-            raise UsageError(
-                f"There is no benchmark '{name}', and no file of that name.",
-                next_step=did_you_mean(name, BENCHMARKS.names()),
-            )
-    return {"benchmarks": _text(names)} | {f"benchmark_files.{n}": f for n, f in files.items()}
-
-
-def _run_name(config: RunConfig) -> str:
-    """The family's name, or the generator's without its owner and folder."""
-    if config.family is not None:
-        return config.family
-    return slug(Path(config.generator_presets()[0].model).name.removesuffix(".gguf"))
 
 
 def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:
@@ -175,26 +144,13 @@ def config_from(arguments: Sequence[str] | None, **named: object) -> RunConfig:
 
 def grading(verdict: Verdicts | None, scorer: str | None) -> list[str]:
     """Overrides for whose verdicts are the grades."""
-    name = None if scorer is None else json.dumps(scorer, ensure_ascii=False)
-    verdicts = None if verdict is None else verdict.value
-    return overridden(**{"grade.verdicts": verdicts, "grade.scorer": name})
+    named = {"verdict": None if verdict is None else verdict.value, "scorer": scorer}
+    return overridden(**spelled_out(named))
 
 
 def overridden(**named: object) -> list[str]:
     """Overrides for the options that were given, by their dotted keys."""
-    return [f"{key}={value}" for key, value in named.items() if value is not None]
-
-
-def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
-    if name is not None and out is not None:
-        raise UsageError("Both --name and --out were given.", next_step="Give one of them.")
-    return out if out is not None else run_path(default if name is None else name)
-
-
-def open_run(run: str) -> Run:
-    """A run by folder or by name."""
-    folder = Path(run)
-    return Run.open(folder if is_run(folder) or {"/", os.sep} & set(run) else run_path(run))
+    return list(override_texts({key: v for key, v in named.items() if v is not None}))
 
 
 def open_with_config(run: str, overrides: Sequence[str] | None = None) -> tuple[Run, RunConfig]:

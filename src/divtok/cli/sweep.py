@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,26 +16,10 @@ from divtok.screen import put, show, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from divtok.config.run import RunConfig
-    from divtok.evaluate.sweep.counts import Counted
-    from divtok.evaluate.sweep.surfaces import Surface
-
 OPTIMISTIC = (
     "A theta chosen on the responses it is judged by looks better than it is: "
     "choose it on other problems with 'divtok fit'."
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Swept:
-    """One estimator of one generator under one pair; `counted` is None for a mean."""
-
-    generator: str
-    p: str
-    q: str
-    divergence: str
-    surface: Surface
-    counted: Counted | None
 
 
 def sweep(
@@ -62,19 +46,10 @@ def sweep(
     report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too, unless the
     divergence has another unit.
     """
-    from divtok.evaluate.sweep.counts import grids_with
-    from divtok.stages import sweep as stage
+    from divtok.stages.swept import sweep as stage
 
-    store, config = open_with_config(run)
-    names = list(dict.fromkeys(divergence or ["jsd"]))
-    groups = stage.counted(store, grids=grids_with(config.theta, names))
-    chosen_n = tuple(dict.fromkeys(n or [int(config.bound("dtc_lin")["n"])]))
-    chosen_k = tuple(dict.fromkeys(k or [int(config.bound("dtc_prod")["k"])]))
-    swept = list(_sweep_all(groups, names, config, chosen_n, chosen_k))
-    path = stage.write_sweep(
-        store, [(s.counted, s.divergence, s.surface) for s in swept if s.counted is not None]
-    )
-    rows = [row for s in swept for row in _rows(s, config.theta)]
+    found, path = stage(*open_with_config(run), divergence=divergence, n=n, k=k)
+    rows = [dataclasses.asdict(row) for row in found]
     if as_json:
         print_json(rows)
         say(OPTIMISTIC)
@@ -82,67 +57,6 @@ def sweep(
         _print_rows(rows)
         put(OPTIMISTIC)
     say(f"the whole grid: {path}")
-
-
-def _sweep_all(
-    groups: Sequence[Counted],
-    names: Sequence[str],
-    config: RunConfig,
-    n: Sequence[int],
-    k: Sequence[int],
-) -> Iterator[Swept]:
-    """By generator, pair and divergence: each benchmark, then their mean where there are more."""
-    from divtok.evaluate.sweep.surfaces import mean_surface, sweep_lin, sweep_prod
-    from divtok.stages.evaluate import protocol_of
-
-    protocol, linear = protocol_of(config), config.bound("dtc_lin")
-    a, b = float(linear["a"]), float(linear["b"])
-    together: dict[tuple[str, str, str], list[Counted]] = {}
-    for group in groups:
-        together.setdefault((group.generator, group.p, group.q), []).append(group)
-    for owner, members in together.items():
-        for name in names:
-            found: list[Swept] = []
-            for m in members:
-                lin = sweep_lin(m, n=n, divergence=name, a=a, b=b, protocol=protocol)
-                prod = sweep_prod(m, k=k, divergence=name, protocol=protocol)
-                found += [Swept(*owner, name, surface, m) for surface in (lin, prod)]
-            yield from found
-            if len(members) > 1:
-                for of_one in (found[::2], found[1::2]):
-                    yield Swept(*owner, name, mean_surface([s.surface for s in of_one]), None)
-
-
-def _rows(swept: Swept, theta: float) -> Iterator[dict[str, Any]]:
-    """What is printed: one row for each n or k."""
-    from divtok.evaluate.sweep.surfaces import best_theta
-
-    surface = swept.surface
-    for value in surface.values:
-        best = best_theta(surface, value)
-        yield {
-            "benchmark": None if swept.counted is None else swept.counted.benchmark,
-            "generator": swept.generator,
-            "p": swept.p,
-            "q": swept.q,
-            "divergence": swept.divergence,
-            "estimator": surface.estimator,
-            "parameter": surface.parameter,
-            "value": value,
-            "n_balanced": surface.n_balanced,
-            "best": None if best is None else dataclasses.asdict(best),
-            # The run's own theta says nothing about a KL.
-            "at_run_theta": _at(surface, value, theta) if swept.divergence == "jsd" else None,
-            "reason": surface.reason,
-        }
-
-
-def _at(surface: Surface, value: int, theta: float) -> dict[str, float] | None:
-    if surface.reason is not None:
-        return None
-    at = surface.thetas.tolist().index(theta)
-    ece, auroc = surface.column(value)
-    return {"theta": theta, "ece": float(ece[at]), "auroc": float(auroc[at])}
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:

@@ -458,9 +458,9 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with what families and benchmarks add to it written out, or that there is no theta.
+    """The config with what families and benchmarks add to it written out.
 
-    A stored run then keeps its meaning when a preset changes.
+    A stored run then keeps its meaning when a preset changes, also where there is no theta.
     """
     theta = {"theta": config.fitted_theta, "without_theta": config.fitted_theta is None}
     names = config.benchmark_names()

@@ -5,7 +5,9 @@ Knows names and values, not which of them there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -46,3 +48,17 @@ def override_tree(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
     for override in overrides:
         _apply_override(changed, override)
     return changed
+
+
+def override_texts(values: Mapping[str, Any]) -> Iterator[str]:
+    """`dotted.key=value` for values as Python has them; a mapping overrides key by key."""
+    for key, value in values.items():
+        # Names of models may hold dots.
+        if isinstance(value, Mapping) and value and key != "own_sampling":
+            below: Mapping[str, Any] = {f"{key}.{name}": each for name, each in value.items()}
+            yield from override_texts(below)
+        elif key.partition(".")[0] in _NAMED:
+            yield f"{key}={value}"
+        else:
+            # JSON is YAML, and no text in it is taken for a number.
+            yield f"{key}={json.dumps(value, ensure_ascii=False, default=os.fspath)}"

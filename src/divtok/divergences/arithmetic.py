@@ -39,6 +39,11 @@ def jsd_bits(p_logits: Any, q_logits: Any) -> Any:
 
     A logit of -inf is a masked token and counts exactly. NaN, +inf or a row with every token
     masked is not a distribution: DataError with its position.
+
+    Example:
+        >>> import divtok
+        >>> float(divtok.jsd_bits([0.0, 0.0], [0.0, 0.0]))
+        0.0
     """
     tensors = [_is_tensor(p_logits), _is_tensor(q_logits)]
     if all(tensors):

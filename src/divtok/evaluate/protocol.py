@@ -121,7 +121,7 @@ def evaluate_estimator(
     scores, correct = values[kept], right[kept]
     problem = problem_numbers([p for p, keep in zip(problem_id, kept, strict=True) if keep])
     probability = None if column.ranking_only else np.clip(scores, 0.0, 1.0)
-    drawn = _balanced(scores, probability, correct, protocol)
+    drawn = balanced_figures(scores, probability, correct, protocol)
     natural = _natural(scores, probability, correct, problem, protocol)
     reasons = [*([RANKING_ONLY] if column.ranking_only else []), *natural.reasons]
     kind = RANKING_ONLY.kind if column.ranking_only else "not_defined"
@@ -154,7 +154,9 @@ def evaluate_estimator(
 
 
 @dataclass(frozen=True, slots=True)
-class _Balanced:
+class Balanced:
+    """Means and standard deviations over the balanced draws; None where there is no such draw."""
+
     n: int = 0
     ece: float | None = None
     ece_sd: float | None = None
@@ -173,19 +175,23 @@ class _Natural:
     auroc_interval: Interval | None = None
 
 
-def _balanced(
+def balanced_figures(
     scores: Floats, probability: Floats | None, correct: Bools, protocol: Protocol
-) -> _Balanced:
+) -> Balanced:
+    """The figures of the protocol for responses that may all be used, [N] each.
+
+    `probability` is None where scores only rank.
+    """
     drawn = balanced_draws(correct, draws=protocol.draws, cap=protocol.cap)
     if not drawn:
-        return _Balanced()
+        return Balanced()
     ranks = np.array([metrics.auroc(scores[i], correct[i]) for i in drawn], dtype=np.float64)
     auroc, auroc_sd = float(ranks.mean()), float(ranks.std())
     n = len(drawn[0]) // 2
     if probability is None:
-        return _Balanced(n, auroc=auroc, auroc_sd=auroc_sd)
+        return Balanced(n, auroc=auroc, auroc_sd=auroc_sd)
     gaps = np.array([metrics.ece(probability[i], correct[i], protocol.bins) for i in drawn])
-    return _Balanced(n, float(gaps.mean()), float(gaps.std()), auroc, auroc_sd)
+    return Balanced(n, float(gaps.mean()), float(gaps.std()), auroc, auroc_sd)
 
 
 def _natural(

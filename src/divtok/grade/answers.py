@@ -31,7 +31,13 @@ def grade_answer(
     time_limit: float = DEFAULT_TIME_LIMIT,
     grader: str = DEFAULT_GRADER,
 ) -> Verdict:
-    """Whether the answer equals the gold answer. `judge_answer` also gives the reason."""
+    """Whether the answer equals the gold answer. `grade` takes many, and gives reasons.
+
+    Example:
+        >>> import divtok
+        >>> divtok.grade_answer(gold="1/2", answer="0.25").value
+        'incorrect'
+    """
     return judge_answer(gold=gold, answer=answer, time_limit=time_limit, grader=grader).verdict
 
 

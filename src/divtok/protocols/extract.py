@@ -12,6 +12,12 @@ def find_answer(text: str, protocol: str = "cot") -> AnswerSpan | None:
 
 
 def extract_answer(text: str, protocol: str = "cot") -> str | None:
-    """The final answer as written in the response, or None where there is none."""
+    """The final answer as written in the response, or None where there is none.
+
+    Example:
+        >>> import divtok
+        >>> divtok.extract_answer("So it is \\\\boxed{7}.")
+        '7'
+    """
     span = find_answer(text, protocol)
     return None if span is None else span.content

@@ -60,7 +60,7 @@ class Estimator:
     """
 
     name: str
-    function: EstimatorFunction
+    function: EstimatorFunction = field(repr=False)
     needs: tuple[str, ...]
     parameters: Mapping[str, Scalar | None]  # default values; None where one must be given
     bounded: bool
@@ -70,7 +70,7 @@ class Estimator:
     order: float = LAST  # its place in tables
     supervised: bool = False
     ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
-    learned: Learned | None = None
+    learned: Learned | None = field(default=None, repr=False)
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -128,6 +128,18 @@ def estimator(
 
     Its keyword-only arguments are its parameters: score.NAME=VALUE sets one for every estimator
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
+
+    Example:
+        >>> import divtok
+        >>> @divtok.estimator("worst_token", needs=("logprob_p",), ranges={"power": (0, 10)})
+        ... def worst_token(trace, *, power=1.0):
+        ...     "Probability of the least likely token, to a power."
+        ...     return float(2.718281828 ** (power * trace.logprob_p.min()))
+        >>> pair = divtok.load_pair("tiny")
+        >>> rows = [("What is 1 + 1?", "It is 2.")]
+        >>> found = divtok.confidences(rows, pair=pair, estimator="worst_token", power=2)
+        >>> 0 < found.values[0] < 1
+        True
     """
 
     def register(function: EstimatorFunction) -> EstimatorFunction:

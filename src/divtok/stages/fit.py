@@ -1,13 +1,16 @@
-"""traces and grades -> the theta that fits a run's pair."""
+"""traces and grades -> the theta that fits a run's pair, or a family from the first problem on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit, fit_theta
+from divtok.families.family import Family
 from divtok.records import Trace, Verdict
 from divtok.stages.evaluate import protocol_of
+from divtok.stages.report import report
+from divtok.stages.run import run_stages
 from divtok.stages.stored import scored_traces
 from divtok.store.responses import rows_of, stored_responses
 from divtok.store.run import Run
@@ -32,3 +35,25 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
         b=float(linear["b"]),
         protocol=protocol_of(config),
     )
+
+
+def family_overrides(family: Family, *, limit: int | None, file: str | None) -> Sequence[str]:
+    """A config for `fit_family`: the family's smallest generator on its fitting set."""
+    overrides = [
+        f"family={family.name}",
+        f"generators=['{family.generators[0].model}']",
+        f"benchmarks=['{family.fit_benchmark}']",
+        f"limit={100 if limit is None else limit}",
+        "subset_seed=0",
+    ]
+    if file is not None:
+        overrides.append(f"benchmark_files.{family.fit_benchmark}={file}")
+    return overrides
+
+
+def fit_family(run: Run, config: RunConfig) -> ThetaFit:
+    """Everything from problems to the theta that fits, and the run's report."""
+    run_stages(run, config)
+    found = fit(run, config)
+    report(run, config, theta_fits={config.preset.name: found})
+    return found

@@ -1,17 +1,32 @@
-"""What several stages read of a run: its config, the traces that are scored, and their dtypes."""
+"""Where a run is, and what several stages read of it: its config, scored traces, their dtypes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from divtok.config.run import RunConfig, read_config
-from divtok.errors import DataError, StoreError
+from divtok.errors import DataError, StoreError, UsageError
 from divtok.records import Trace
 from divtok.store.responses import Response
-from divtok.store.run import CONFIG_FILE, Run
+from divtok.store.run import CONFIG_FILE, Run, is_run, run_path
 
 T = TypeVar("T")
+
+
+def open_run(run: str) -> Run:
+    """A run by folder or by name."""
+    folder = Path(run)
+    return Run.open(folder if is_run(folder) or {"/", os.sep} & set(run) else run_path(run))
+
+
+def run_folder(name: str | None, out: Path | None, *, default: str) -> Path:
+    """The folder of a run that need not be there yet."""
+    if name is not None and out is not None:
+        raise UsageError("Both --name and --out were given.", next_step="Give one of them.")
+    return out if out is not None else run_path(default if name is None else name)
 
 
 def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:

@@ -45,7 +45,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """The models p and q of a divergence. Their token->id maps must agree; see `load_pair`."""
+    """The models p and q of a divergence. Their token->id maps must agree; see `load_pair`.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> trace = pair.trace_ids(prompt_ids=[1, 5, 9], token_ids=[12, 13])
+        >>> trace.p, len(trace.jsd_bits)
+        ('divtok/tiny-0.5m', 2)
+    """
 
     p: Reader
     q: Reader
@@ -83,7 +91,7 @@ class Pair:
         self, row: Row, *, budget: Budget | None = None, asked: Asked | None = None
     ) -> Read:
         """One response, with what else is asked of the same passes."""
-        return self._read_all([row], budget, asked or Asked())[0]
+        return self.read_rows([row], budget=budget, asked=asked)[0]
 
     def trace_batch(
         self, trajectories: Sequence[Trajectory], *, budget: Budget | None = None
@@ -109,9 +117,18 @@ class Pair:
         `answers` has the final answers by trajectory key, as far as they were found before.
         """
         rows = [row_of(trajectory, answers=answers) for trajectory in trajectories]
-        return self._read_all(rows, budget, asked or Asked())
+        return self.read_rows(rows, budget=budget, asked=asked)
 
-    def _read_all(self, rows: Sequence[Row], budget: Budget | None, asked: Asked) -> list[Read]:
+    def read_rows(
+        self,
+        rows: Sequence[Row],
+        *,
+        budget: Budget | None = None,
+        asked: Asked | None = None,
+    ) -> list[Read]:
+        """`read_batch` for rows, which need not be trajectories."""
+        asked = asked or Asked()
+
         def refused(row: Row) -> Read | None:
             check_ids(row, self.vocab_size)
             why = unreadable(row, self.p, self.q)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.metrics import Bools, Floats, Ints
-from divtok.records import FloatArray
+from divtok.records import FloatArray, Trace
 
 CountGrid = npt.NDArray[np.int32]
 
@@ -109,3 +109,50 @@ def count_above(values: FloatArray, row: Ints, rows: int, thetas: FloatArray) ->
     last_passed = np.bincount(cell, minlength=rows * len(thetas)).reshape(rows, len(thetas))
     # A value that passed theta g passed all lower ones, too.
     return np.cumsum(last_passed[:, ::-1], axis=1, dtype=np.int32)[:, ::-1]
+
+
+def count_traces(
+    outcomes: Sequence[tuple[Trace, bool]],
+    *,
+    p: str,
+    q: str,
+    grids: Mapping[str, Sequence[float]],
+    excluded: int,
+) -> Counted:
+    """Traces that were read, each with whether its response is correct, as one group of rows."""
+    traces = [trace for trace, _ in outcomes]
+    masks = [trace.reasoning() for trace in traces]
+    thetas = {name: checked_grid(grid, name) for name, grid in grids.items()}
+    none: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)]
+    reasoning = np.array([np.count_nonzero(mask) for mask in masks], dtype=np.int64)
+    row = np.repeat(np.arange(len(traces)), reasoning)
+    counts: dict[str, CountGrid] = {}
+    for name, grid in thetas.items():
+        kind = DIVERGENCES.get(name)
+        values = none.copy()
+        for trace, mask in zip(traces, masks, strict=True):
+            column = trace.per_token(kind.column)
+            if column is None or not (trace.exact or kind.bounded):
+                raise UsageError(
+                    f"Not every trace has the divergence '{name}'.",
+                    next_step="Sweep one that they all have, such as jsd.",
+                )
+            values.append(column[mask])
+        counts[name] = count_above(
+            np.concatenate(values), row, len(traces), kind.stored_thetas(grid)
+        )
+    mean_prob = [np.mean(np.exp(trace.logprob_p.astype(np.float64))) for trace in traces]
+    return Counted(
+        benchmark="rows",
+        generator="",
+        p=p,
+        q=q,
+        problem_id=tuple(trace.key for trace in traces),
+        correct=np.array([correct for _, correct in outcomes], dtype=bool),
+        length=np.array([len(trace) for trace in traces], dtype=np.int64),
+        reasoning=reasoning,
+        mean_prob=np.array(mean_prob, dtype=np.float64),
+        thetas=thetas,
+        counts=counts,
+        excluded=excluded,
+    )

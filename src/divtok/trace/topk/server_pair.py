@@ -37,7 +37,16 @@ Told = tuple[Known, FloatArray64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerPair:
-    """The models p and q of a divergence, each behind a server. Their token->id maps must agree."""
+    """The models p and q of a divergence, each behind a server. Their token->id maps must agree.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_server_pair(
+        ...     "divtok/tiny-0.5m", "divtok/tiny-0.3m", p_server=P_URL, q_server=Q_URL
+        ... )
+        >>> divtok.confidences([("What is 1 + 1?", "It is 2.")], pair=pair).bounds[0] is None
+        False
+    """
 
     p: ServerModel
     q: ServerModel
@@ -62,16 +71,17 @@ class ServerPair:
         A response without tokens, one too long for either server, one with broken log-probs and
         one that a server did not answer for get a trace with that status.
         """
-        return self._trace_rows([row_of(trajectory) for trajectory in trajectories])
+        return self.trace_rows([row_of(trajectory) for trajectory in trajectories])
 
     def trace_ids(
         self, *, prompt_ids: Ids, token_ids: Ids, key: str = "", text: str | None = None
     ) -> Trace:
         """Trace one response given as token ids. `text` is what the ids decode to by default."""
         prompt, tokens = plain_ids(prompt_ids, "prompt_ids"), plain_ids(token_ids, "token_ids")
-        return self._trace_rows([Row(key, prompt, tokens, text)])[0]
+        return self.trace_rows([Row(key, prompt, tokens, text)])[0]
 
-    def _trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
+    def trace_rows(self, rows: Sequence[Row]) -> list[Trace]:
+        """`trace_batch` for rows, which need not be trajectories."""
         for row in rows:
             check_ids(row, self.vocab_size)
         found = {index: self._unreadable(row) for index, row in enumerate(rows)}
@@ -208,6 +218,15 @@ def load_server_pair(
     A server is its base URL, or that with settings. A tokenizer is given as such or as a ref;
     without one the model's own name is the ref. A served name is what its server calls the model,
     where that is something else.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_server_pair(
+        ...     "divtok/tiny-0.5m", "divtok/tiny-0.3m", p_server=P_URL, q_server=Q_URL
+        ... )
+        >>> low, high = divtok.confidence("What is 1 + 1?", "It is 2.", pair=pair).bounds
+        >>> 0 < low <= high < 1
+        True
     """
     models = [
         load_server_model(

@@ -1,0 +1,128 @@
+"""From Python what the verbs do from the shell, by the same functions.
+
+Here is the short way for one answer: a question and a response in, a confidence with its tokens
+out. Beside it, a file each: many answers, figures from confidences, runs, and what results share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from divtok.api.result import Result, Token
+from divtok.api.scoring import Scoring, not_text
+from divtok.errors import NothingScoredError, UsageError
+from divtok.families.family import FAMILIES
+from divtok.models.load import DType
+from divtok.records import Reason, Scalar
+from divtok.trace.pair import Pair
+from divtok.trace.pair import load_pair as load_models
+from divtok.trace.topk.server_pair import ServerPair
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Result", "Token", "confidence", "load_pair", "nothing_scored"]
+
+NO_TEXT = Reason("empty", "there is no text in it")
+
+
+def load_pair(
+    p: str,
+    q: str | None = None,
+    *,
+    p_revision: str | None = None,
+    q_revision: str | None = None,
+    dtype: DType = "auto",
+    device: str | torch.device | None = None,
+    q_device: str | torch.device | None = None,
+    device_map: str | None = None,
+) -> Pair:
+    """Two models to read with: `load_pair("tiny")`, or `load_pair(model, smaller_model)`.
+
+    A family's name stands for its reader (or else its smallest generator) and its auxiliary. A
+    model is a folder, a hub id or a GGUF file. q lies where p does unless `q_device` is given;
+    `device_map="auto"` spreads each over all GPUs instead.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> pair.p.name, pair.q.name
+        ('divtok/tiny-0.5m', 'divtok/tiny-0.3m')
+    """
+    family = None
+    if q is None:
+        if p not in FAMILIES:
+            raise UsageError(
+                f"'{p}' alone is not a pair.",
+                next_step=f"Give two models, or a family: {', '.join(FAMILIES.names())}.",
+            )
+        family, preset = p, FAMILIES.get(p)
+        p, q = preset.pair_for(preset.generators[0])
+    pair = load_models(
+        p,
+        q,
+        p_revision=p_revision,
+        q_revision=q_revision,
+        dtype=dtype,
+        p_device=device,
+        q_device=q_device or device,
+        device_map=device_map,
+    )
+    return replace(pair, family=family)
+
+
+def confidence(
+    question: str,
+    response: str,
+    *,
+    pair: Pair | ServerPair,
+    theta: float | None = None,
+    generator: str | None = None,
+    estimator: str = "dtc_lin",
+    **parameters: Scalar,
+) -> Result:
+    """How far to trust `response` as an answer to `question`.
+
+    `theta` is by default that of the family the pair was loaded by. A pair of two models has that
+    of the family which pairs them: where p is the `generator`, who wrote the response, the
+    white-box one; otherwise, also where that is not said, the black-box one, if there is one. The
+    response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
+
+    `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> question = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
+        >>> response = "421 + 130 = 551.\\nThe answer is \\\\boxed{551}."
+        >>> result = divtok.confidence(question, response, pair=pair)
+        >>> round(result.value, 2), result.count
+        (0.95, 0)
+    """
+    for name, text in (("question", question), ("response", response)):
+        why = not_text(name, text)
+        if why is not None:
+            raise UsageError(f"{why[0].upper()}{why[1:]}.")
+    asked = Scoring.of(
+        pair, theta=theta, generator=generator, estimators=[estimator], parameters=parameters
+    )
+    if not response.strip():
+        raise nothing_scored(NO_TEXT)
+    row = asked.row("", question, response)
+    (read,) = asked.read([row])
+    scored = asked.scored(row, read)
+    result = asked.result(scored)
+    if result is None:
+        raise nothing_scored(scored.confidences[0].reason)
+    return result
+
+
+def nothing_scored(reason: str | None) -> NothingScoredError:
+    """Of one response: there is no text in it, or the models could not read it."""
+    if reason == NO_TEXT:
+        return NothingScoredError(f"The response cannot be scored: {reason}.")
+    return NothingScoredError(
+        f"The response cannot be scored ({reason}).",
+        next_step="Check that it is not empty and fits the models' context.",
+    )

@@ -1,0 +1,85 @@
+"""Rows as people have them: pairs, dicts, or a frame of polars or pandas. None of them is imported.
+
+A value that is not there is None, or whatever the frame has in its place; what that means for a row
+is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+from divtok.errors import UsageError, did_you_mean
+
+
+class Frame(Protocol):
+    """A data frame of polars, pandas or anything like them."""
+
+    @property
+    def columns(self) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+RowsLike: TypeAlias = "Iterable[Sequence[Any]] | Iterable[Mapping[str, Any]] | Frame"
+
+
+def cells(
+    rows: RowsLike, fields: Sequence[str], columns: Mapping[str, str] | None
+) -> list[tuple[Any, ...]]:
+    """The values of these fields for every row, in order.
+
+    `columns` says where a field is, if not under its own name. A pair has them in the order of
+    `fields`. A column that no row has is refused.
+    """
+    unknown = [field for field in columns or {} if field not in fields]
+    if unknown:
+        raise UsageError(
+            f"columns names '{unknown[0]}', which is not a field.",
+            next_step=f"Fields: {', '.join(fields)}.",
+        )
+    names = [(columns or {}).get(field, field) for field in fields]
+    if not isinstance(rows, Mapping) and hasattr(rows, "columns"):
+        frame = cast(Frame, rows)
+        known = [str(name) for name in frame.columns]
+        _check_columns(names, known)
+        return list(zip(*(frame[name].to_list() for name in names), strict=True))
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise UsageError(
+            f"The rows are a {type(rows).__name__}.",
+            next_step=f"Give a list of pairs ({', '.join(fields)}) or of dicts, or a DataFrame of "
+            "polars or pandas.",
+        )
+    listed = list(cast(Iterable[Any], rows))
+    known = list(dict.fromkeys(str(k) for row in listed if isinstance(row, Mapping) for k in row))
+    if known:
+        _check_columns(names, known)
+    return [_cells(row, names) for row in listed]
+
+
+def fields_of(rows: RowsLike, columns: Mapping[str, str] | None) -> set[str]:
+    """The fields that there are: names of a frame or of dicts, and those that `columns` gives."""
+    found = set(columns or {})
+    if not isinstance(rows, Mapping) and hasattr(rows, "columns"):
+        return found | {str(name) for name in cast(Frame, rows).columns}
+    if isinstance(rows, Sequence):
+        found |= {str(k) for row in rows if isinstance(row, Mapping) for k in row}
+    return found
+
+
+def _check_columns(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"The rows have no column '{name}'.",
+                next_step=f"{did_you_mean(name, known)} columns={{FIELD: COLUMN}} says where a "
+                "field is.",
+            )
+
+
+def _cells(row: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    if isinstance(row, Mapping):
+        found = cast(Mapping[str, Any], row)
+        return tuple(found.get(name) for name in names)
+    if isinstance(row, Sequence) and not isinstance(row, str | bytes) and len(row) == len(names):
+        return tuple(cast(Sequence[Any], row))
+    return (None,) * len(names)  # neither: a row without values, which says so

@@ -1,0 +1,427 @@
+"""A run from Python: every verb over its folder, and its tables as data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+
+from divtok.api.figures import FIGURES
+from divtok.api.tables import Records, Shown
+from divtok.config.run import RunConfig, load_config, to_yaml
+from divtok.config.shortcuts import run_name, spelled_out
+from divtok.config.tree import override_texts
+from divtok.errors import NothingScoredError, StoreError, UsageError
+from divtok.evaluate.fit import ThetaFit
+from divtok.families.family import get_family
+from divtok.importers import ImportOptions
+from divtok.importers.importer import AUTO
+from divtok.records import Evaluation, Trace
+from divtok.stages.stored import open_run, run_folder, stored_config
+from divtok.stages.swept import SweptRow
+from divtok.store import run as store
+from divtok.store.table import Table
+from divtok.store.verify import Checked
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Settings: TypeAlias = Mapping[str, Any]
+Verdicts: TypeAlias = Literal["ours", "theirs", "both"]
+Pairs: TypeAlias = Mapping[str, tuple[str, str]]
+
+
+class RunKeys(TypedDict, total=False):
+    """Keywords of `run`: the keys of a config, and the verb's options that stand for several."""
+
+    family: str | None
+    generators: Sequence[str]
+    benchmarks: Sequence[str]
+    benchmark_files: Mapping[str, str | Path]
+    benchmark_protocols: Mapping[str, str]
+    benchmark_graders: Mapping[str, str]
+    protocol: str | None
+    limit: int | None
+    subset_seed: int | None
+    samples: int | None
+    seed: int
+    revisions: Mapping[str, str]
+    bases: Mapping[str, str]
+    projections: Mapping[str, str | Path]
+    servers: Mapping[str, str]
+    served_names: Mapping[str, str]
+    tokenizers: Mapping[str, str]
+    sampling: Settings
+    own_sampling: Mapping[str, Settings]
+    generate: Settings
+    grade: Settings
+    trace: Settings
+    evidence: Settings
+    score: Settings
+    evaluate: Settings
+    generator: str | Sequence[str]
+    auxiliary: str
+    theta: float
+    benchmark: str | Path | Sequence[str | Path]
+    dtype: str
+    device_map: str
+    base_url: str
+
+
+class Run(Shown):
+    """A run folder: one folder with everything that was made, and the verbs that work on it.
+
+    Opened by its name under runs/, or by its folder; `divtok.run` makes one. Tables are polars
+    frames, read when they are asked for. The folder is the same as the command line's, so either
+    may go on with what the other began.
+
+    Example:
+        >>> import divtok
+        >>> made = divtok.run(family="tiny", limit=2, benchmarks=["arith-easy"], out="example")
+        >>> run = divtok.Run("./example")
+        >>> run.config["family"], len(run.problems)
+        ('tiny', 2)
+        >>> run.trajectories["key"][0] in run.grades["key"]
+        True
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._run = store.Run.open(path) if isinstance(path, Path) else open_run(path)
+
+    @property
+    def path(self) -> Path:
+        return self._run.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved config, as run.yaml has it."""
+        return self._config().model_dump(mode="json")
+
+    @property
+    def problems(self) -> pl.DataFrame:
+        return self._run.problems.frame()
+
+    @property
+    def trajectories(self) -> pl.DataFrame:
+        return self._run.trajectories.frame()
+
+    @property
+    def grades(self) -> pl.DataFrame:
+        return self._run.grades.frame()
+
+    @property
+    def verdicts(self) -> pl.DataFrame:
+        """What the tool that the responses were imported from said of them."""
+        return self._run.verdicts.frame()
+
+    @property
+    def traces(self) -> Traces:
+        """The numbers of each token: by key, or one after another; a whole frame on request."""
+        return Traces(self._run.traces, self._pairs)
+
+    @property
+    def counts(self) -> pl.DataFrame:
+        return self._run.counts.frame()
+
+    @property
+    def confidences(self) -> pl.DataFrame:
+        return self._run.confidences.frame()
+
+    @property
+    def evaluations(self) -> pl.DataFrame:
+        """As the last report kept them; `evaluate()` makes them anew."""
+        return self._run.evaluations.frame()
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """Why rows hold no numbers, one text for each."""
+        from divtok.stages.failures import failed_rows
+
+        return failed_rows(self._run).reasons
+
+    def grade(
+        self,
+        *,
+        verdict: Verdicts | None = None,
+        scorer: str | None = None,
+        retry_failed: bool = False,
+    ) -> None:
+        """`divtok grade`: compare the answers of the trajectories with the gold answers.
+
+        With `verdict="theirs"` the grades are what the tool said that imported responses come from.
+        """
+        from divtok.stages.grade import grade
+
+        given = list(override_texts(spelled_out({"verdict": verdict, "scorer": scorer})))
+        settled = stored_config(self._run, given)
+        with self._run.lock():
+            grade(self._run, settled, retry_failed=retry_failed)
+            if given:
+                self._run.write_config(to_yaml(settled))
+
+    def gather(self, config: Settings | None = None, *, retry_failed: bool = False) -> None:
+        """`divtok gather`: read what is not read yet, and gather what the estimators need.
+
+        `config` has overrides, such as {"score.estimators": ["whitebox"]}; the run remembers them.
+        """
+        from divtok.stages.choices import check_choices
+        from divtok.stages.gather import gather
+        from divtok.stages.trace import trace
+
+        settled = stored_config(self._run, list(override_texts(config or {})))
+        check_choices(settled)
+        with self._run.lock():
+            trace(self._run, settled, retry_failed=retry_failed)
+            gather(self._run, settled, retry_failed=retry_failed)
+            self._run.write_config(to_yaml(settled))
+
+    def score(
+        self,
+        config: Settings | None = None,
+        *,
+        theta: float | None = None,
+        pair: tuple[str, str] | None = None,
+        family: str | None = None,
+        verdict: Verdicts | None = None,
+        scorer: str | None = None,
+        retry_failed: bool = False,
+    ) -> pl.DataFrame:
+        """`divtok score`: the confidences of every estimator, from the traces.
+
+        With a pair or a family those models read the responses first, as far as they have not yet.
+        """
+        from divtok.stages.evaluate import has_grades
+        from divtok.stages.report import report
+        from divtok.stages.rescore import rescore
+
+        given = {**(config or {}), **spelled_out({"verdict": verdict, "scorer": scorer})}
+        read = rescore(
+            self._run,
+            list(override_texts(given)),
+            theta=theta,
+            pair=pair,
+            family=family,
+            retry_failed=retry_failed,
+        )
+        if read is not None and has_grades(self._run, read):
+            report(self._run, read)
+        return self.confidences
+
+    def evaluate(self) -> Records[Evaluation]:
+        """`divtok evaluate`: ECE, AUROC and the rest by benchmark, generator and estimator."""
+        from divtok.stages.evaluate import results_of
+
+        found = results_of(self._run, self._config()).evaluations
+        return Records(Evaluation, found, shown=FIGURES)
+
+    def sweep(
+        self,
+        *,
+        divergence: Sequence[str] | None = None,
+        n: Sequence[int] | None = None,
+        k: Sequence[int] | None = None,
+    ) -> Records[SweptRow]:
+        """`divtok sweep`: the best theta for each n and k; the grid is in report/tables."""
+        from divtok.stages.swept import sweep
+
+        found, _ = sweep(self._run, self._config(), divergence=divergence, n=n, k=k)
+        return Records(SweptRow, found)
+
+    def fit(self) -> ThetaFit:
+        """`divtok fit --run`: the theta with the lowest ECE of dtc_lin on this run."""
+        from divtok.stages.fit import fit
+
+        return fit(self._run, self._config())
+
+    def report(self) -> Path:
+        """`divtok report`: write tables and figures, and say where."""
+        from divtok.stages.report import report
+
+        report(self._run, self._config())
+        return self._run.report / "README.md"
+
+    def verify(self, *, accept: bool = False) -> Checked:
+        """`divtok verify`: check every file against its checksum."""
+        from divtok.stages import verify
+
+        if accept:
+            verify.accept(self._run)
+        return verify.verify(self._run)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The evaluations, anew from the tables."""
+        return self.evaluate().to_polars()
+
+    def __repr__(self) -> str:
+        return self._summary()
+
+    def _repr_html_(self) -> str:
+        import html
+
+        try:
+            figures = self.evaluate()._repr_html_()
+        except (NothingScoredError, StoreError):
+            figures = ""  # nothing is scored yet
+        return f"<p>{html.escape(self._summary())}</p>{figures}"
+
+    def _summary(self) -> str:
+        filled = {t.layout.name: len(t.keys()) for t in self._run.tables}
+        rows = ", ".join(f"{name} {count:,}" for name, count in filled.items() if count)
+        return f"<Run {self.path}: {rows or 'empty'}>"
+
+    def _config(self) -> RunConfig:
+        return stored_config(self._run)
+
+    def _pairs(self) -> Pairs:
+        """trajectory key -> the pair whose trace is scored"""
+        from divtok.store.responses import stored_responses
+
+        pairs = self._config().scored_pairs()
+        rows = stored_responses(self._run).items()
+        return {key: pairs[row.generator] for key, row in rows if row.generator in pairs}
+
+
+class Traces:
+    """The traces of a run, which may be larger than memory: each is read when it is asked for."""
+
+    def __init__(self, table: Table[Trace], pairs: Callable[[], Pairs]) -> None:
+        self._table, self._pairs, self._lookup = table, pairs, table.lookup()
+        self._known: Pairs | None = None
+
+    def __getitem__(self, key: str) -> Trace:
+        """That of the pair that is scored, by the trajectory's key."""
+        if self._known is None:
+            self._known = self._pairs()
+        if key not in self._known:
+            raise UsageError(f"There is no trajectory {key} that is scored.")
+        return self._lookup[(key, *self._known[key])]
+
+    def __iter__(self) -> Iterator[Trace]:
+        return (trace for traces in self._table.batches() for trace in traces)
+
+    def __len__(self) -> int:
+        return len(self._table.keys())
+
+    def to_polars(self) -> pl.DataFrame:
+        """All of them at once, which takes some 30 bytes a token."""
+        return self._table.frame()
+
+
+def run(
+    config: str | Path | Settings | None = None,
+    *,
+    name: str | None = None,
+    out: str | Path | None = None,
+    retry_failed: bool = False,
+    **overrides: Unpack[RunKeys],
+) -> Run:
+    """Everything from problems to the report, resuming what is there: `divtok run`.
+
+    `config` is the path of a YAML file, or a mapping whose keys may be dotted ("score.theta");
+    `overrides` go on top, a section as a mapping: score={"theta": 0.4}. Keys are those of the
+    configuration page. The run is in runs/NAME or in the folder `out`; with neither it is called
+    like its family. Rows that failed are in `failures` of what comes back.
+
+    Example:
+        >>> import divtok
+        >>> run = divtok.run(family="tiny", limit=2, benchmarks=["arith-easy"], out="example")
+        >>> run.evaluate().to_polars()["estimator"].n_unique() > 3
+        True
+    """
+    from divtok.stages.report import report
+    from divtok.stages.run import run_stages
+
+    settled = _settled(config, override_texts(spelled_out(overrides)))
+    made = _made(name, out, default=run_name(settled))
+    run_stages(made, settled, retry_failed=retry_failed)
+    report(made, settled)
+    return Run(made.path)
+
+
+def _settled(config: str | Path | Settings | None, overrides: Iterable[str]) -> RunConfig:
+    path = Path(config) if isinstance(config, str | Path) else None
+    given = config if isinstance(config, Mapping) else {}
+    return load_config(path, [*override_texts(given), *overrides])
+
+
+def _made(name: str | None, out: str | Path | None, *, default: str) -> store.Run:
+    folder = run_folder(name, None if out is None else Path(out), default=default)
+    return store.Run.create_or_open(folder)
+
+
+def fit_family(
+    family: str,
+    config: str | Path | Settings | None = None,
+    *,
+    name: str | None = None,
+    out: str | Path | None = None,
+    limit: int | None = None,
+    file: str | Path | None = None,
+) -> ThetaFit:
+    """`divtok fit`: choose theta for a family, from its fitting set or the problems of a file.
+
+    Makes a run with the family's smallest generator, by default runs/fit-FAMILY of 100 problems.
+
+    Example:
+        >>> import divtok
+        >>> found = divtok.fit_family("tiny", limit=8, out="example-fit")
+        >>> found.theta in [point.theta for point in found.curve]
+        True
+    """
+    from divtok.stages.fit import family_overrides, fit_family
+
+    local = None if file is None else str(file)
+    fixed = family_overrides(get_family(family), limit=limit, file=local)
+    return fit_family(_made(name, out, default=f"fit-{family}"), _settled(config, fixed))
+
+
+def import_files(
+    files: str | Path | Sequence[str | Path],
+    format: str = AUTO,
+    *,
+    name: str | None = None,
+    out: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    generator: str | None = None,
+    benchmark: str | None = None,
+    protocol: str = AUTO,
+    problems: str | Path | None = None,
+    requests: str | Path | None = None,
+    verdict: Verdicts | None = None,
+    scorer: str | None = None,
+    skip_bad: bool = False,
+    family: str | None = None,
+) -> Run:
+    """`divtok import`: responses that other tools made, as a run to be scored with `Run.score`.
+
+    Example:
+        >>> import divtok, json, pathlib
+        >>> row = {"question": "What is 1 + 1?", "answer": "2", "response": "It is \\\\boxed{2}."}
+        >>> file = pathlib.Path("rows.jsonl")
+        >>> _ = file.write_text(json.dumps(row))
+        >>> run = divtok.import_files(
+        ...     file, out="imported", generator="someone", benchmark="mine"
+        ... )
+        >>> run.score(family="tiny")["estimator"].n_unique() > 3
+        True
+    """
+    from divtok.stages.import_files import import_files
+
+    if name is None and out is None:
+        raise UsageError("The import needs a run.", next_step="Give name=NAME or out=FOLDER.")
+    options = ImportOptions(
+        format=format,
+        columns=columns or {},
+        generator=generator,
+        benchmark=benchmark,
+        protocol=protocol,
+        problems=None if problems is None else Path(problems),
+        requests=None if requests is None else Path(requests),
+        skip_bad=skip_bad,
+    )
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    grading = list(override_texts(spelled_out({"verdict": verdict, "scorer": scorer})))
+    made = _made(name, out, default="")
+    with made.lock():
+        import_files(made, paths, options, family=family, grading=grading)
+    return Run(made.path)

@@ -1,0 +1,172 @@
+"""One question after another with its response: what is asked of a pair, and what it answers.
+
+Everything that `confidence`, `confidences` and the verb do is here once, so that they give the same
+numbers with the same defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from divtok.api.result import Result, Token
+from divtok.divergences.divergence import further
+from divtok.errors import UsageError
+from divtok.evidence.kind import EVIDENCE
+from divtok.families.family import default_theta
+from divtok.protocols.encode import prompt_ids, response_ids
+from divtok.records import Confidence, Counts, Reason, Scalar, Trace
+from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.facts import count_trace
+from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
+from divtok.score.scoring import score_evidence
+from divtok.score.sets import one_estimator
+from divtok.trace.batches import Row
+from divtok.trace.budget import Budget
+from divtok.trace.listener import Read
+from divtok.trace.pair import Asked, Pair
+from divtok.trace.spans import token_texts
+from divtok.trace.topk.server_pair import ServerPair
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """One response with a confidence for each estimator; the trace may not be kept."""
+
+    response: str
+    confidences: tuple[Confidence, ...]
+    counts: Counts | None = None  # None where the response was not read
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scoring:
+    """A pair, a theta, and the estimators with all their parameters. Made by `of`."""
+
+    pair: Pair | ServerPair
+    theta: float
+    chosen: Sequence[tuple[Estimator, Mapping[str, Scalar]]]
+    kinds: Sequence[str]  # of the evidence that rides on p's pass
+    asked: Asked
+    budget: Budget = field(default_factory=Budget)
+
+    @classmethod
+    def of(
+        cls,
+        pair: Pair | ServerPair,
+        *,
+        theta: float | None,
+        generator: str | None,
+        estimators: Sequence[str],
+        parameters: Mapping[str, Scalar],
+    ) -> Scoring:
+        """Everything that can be refused before a token is read is refused here."""
+        if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
+        if theta is None:
+            family = pair.family if isinstance(pair, Pair) else None
+            theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
+        check_parameter("theta", theta)  # also where no estimator has one: the count needs it
+        specs = [one_estimator(name) for name in dict.fromkeys(estimators)]
+        if not specs:
+            raise UsageError("There is no estimator to score with.", next_step="Name one or more.")
+        for spec in specs:
+            _check_estimator(spec, pair)
+        check_names(specs[0], [p for p in parameters if all(p not in s.parameters for s in specs)])
+        given = {"theta": theta, **parameters}
+        kinds = list(dict.fromkeys(kind for spec in specs for kind in spec.evidence))
+        listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
+        return cls(
+            pair,
+            theta,
+            [(spec, bind_parameters(spec, given)) for spec in specs],
+            kinds,
+            Asked(
+                further({column for spec in specs for column in spec.columns}),
+                [listener for listener in listeners if listener is not None],
+            ),
+        )
+
+    def row(self, key: str, question: str, response: str) -> Row:
+        """The tokens to read: the response in those of p's tokenizer, behind p's own prompt."""
+        tokenizer = self.pair.p.tokenizer
+        ids = response_ids(tokenizer, response)
+        asked = np.array(prompt_ids(tokenizer, question), dtype=np.int64)
+        return Row(key, asked, np.array(ids, dtype=np.int64), response)
+
+    def read(self, rows: Sequence[Row]) -> list[Read]:
+        if isinstance(self.pair, Pair):
+            return self.pair.read_rows(rows, budget=self.budget, asked=self.asked)
+        return [Read(trace) for trace in self.pair.trace_rows(rows)]
+
+    def scored(self, row: Row, read: Read) -> Scored:
+        trace = replace(read.trace, retokenized=True)
+        heard = dict(zip(self.kinds, read.heard, strict=True))
+        found = [score_evidence(spec, row.key, trace, heard, p) for spec, p in self.chosen]
+        counts = None
+        if trace.status == "ok":
+            counts = count_trace(trace, theta=self.theta, band_bits=0.0)
+        return Scored(row.text or "", tuple(found), counts, trace)
+
+    def unscored(self, response: object, reason: Reason) -> Scored:
+        """For a response that was not read."""
+        none = [Confidence("", spec.name, params, None, reason) for spec, params in self.chosen]
+        return Scored(response if isinstance(response, str) else "", tuple(none))
+
+    def result(self, scored: Scored, place: int = 0) -> Result | None:
+        """What a single call gives, of the estimator at this place; None where there is no value"""
+        found, counts, trace = scored.confidences[place], scored.counts, scored.trace
+        if found.value is None or counts is None or trace is None:
+            return None
+        tokenizer = self.pair.p.tokenizer
+        texts = token_texts(tokenizer, response_ids(tokenizer, scored.response))
+        divergent = divergent_tokens(trace, theta=self.theta)
+        bounds = None if found.low is None or found.high is None else (found.low, found.high)
+        few, many = counts.low, counts.high
+        return Result(
+            value=found.value,
+            count=counts.count,
+            tokens=tuple(
+                Token(text, float(bits), bool(above))
+                for text, bits, above in zip(texts, trace.jsd_bits, divergent, strict=True)
+            ),
+            estimator=found.estimator,
+            params=found.params,
+            theta=self.theta,
+            trace=trace,
+            bounds=bounds,
+            count_bounds=None if few is None or many is None else (few, many),
+        )
+
+
+def not_text(name: str, value: object) -> Reason | None:
+    """Why this cannot be the question or the response of a row."""
+    if not isinstance(value, str):
+        return Reason("not_text", f"the {name} is not a text but {type(value).__name__}")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        text = f"the {name} holds a lone surrogate, which is not a character"
+        return Reason("not_text", text)
+    return None
+
+
+def _check_estimator(spec: Estimator, pair: Pair | ServerPair) -> None:
+    """A pair gives traces and what rides on its pass; other evidence takes other models."""
+    beyond = [kind for kind in spec.evidence if EVIDENCE.get(kind).alone() is None]
+    if beyond or spec.learned is not None:
+        raise UsageError(
+            f"'{spec.name}' needs more than a pair and one response"
+            + (f" ({', '.join(beyond)})." if beyond else ": it learns from many."),
+            next_step=f"Use it in a run: divtok run score.estimators={spec.name}",
+        )
+    if isinstance(pair, ServerPair) and (spec.needs_exact or spec.evidence):
+        raise UsageError(
+            f"'{spec.name}' needs more than a server tells: its most likely tokens.",
+            next_step="Use another estimator, or models with weights here.",
+        )
+    if spec.ranking_only:
+        raise UsageError(
+            f"'{spec.name}' only ranks responses; it is not a confidence.",
+            next_step="Use another estimator; the count is in every result.",
+        )

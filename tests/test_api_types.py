@@ -1,0 +1,142 @@
+"""A script of a user's that uses every public name passes the strict type checker."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import divtok
+
+SCRIPT = """
+import asyncio
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+
+import divtok
+
+
+def problem_of(row: divtok.Trajectory, problem: divtok.Problem) -> str:
+    sampling: divtok.Sampling | None = row.sampling
+    return f"{problem.question} {sampling}"
+
+
+@divtok.estimator("mine", needs=("logprob_p",))
+def mine(trace: divtok.Trace, *, power: float = 1.0) -> float:
+    return float(trace.logprob_p.mean()) * power
+
+
+def one(pair: divtok.Pair | divtok.ServerPair) -> float:
+    result: divtok.Result = divtok.confidence("q", "r", pair=pair, n=12)
+    token: divtok.Token = result.tokens[0]
+    print(token.text, token.jsd_bits > 0.5, result.trace.others)
+    return result.value
+
+
+def many(pair: divtok.Pair) -> None:
+    rows = [("q", "r"), ("q", "s")]
+    dicts = [{"prompt": "q", "response": "r", "id": 3}]
+    found: divtok.Confidences = divtok.confidences(rows, pair=pair, estimator=["dtc_lin", "nsl"])
+    values: list[float | None] = found["nsl"].values
+    first: divtok.Result | None = found[0]
+    if first is not None:
+        print(first.value, values, found.counts, found.reasons)
+    divtok.confidences(dicts, pair=pair, columns={"question": "prompt"})
+    divtok.confidences(pl.DataFrame(dicts), pair=pair, keep_traces=False, batch=64)
+    divtok.confidences(pd.DataFrame(dicts), pair=pair, theta=0.4, generator="gpt", k=3)
+    frame: pl.DataFrame = found.to_polars()
+    print(frame, found.to_pandas().shape, [result for result in found])
+    again = asyncio.run(divtok.aconfidences(rows, pair=pair, progress=True))
+    grades: divtok.Records[divtok.Grade] = divtok.grade([("1", "1"), ("2", "3")])
+    verdicts: list[divtok.Verdict] = [grade.verdict for grade in grades]
+    evaluations: divtok.Records[divtok.Evaluation] = divtok.evaluate(again, grades)
+    print(evaluations[0].ece, verdicts, evaluations.to_polars())
+    divtok.evaluate({"a": [0.1, None], "b": [0.2, 0.3]}, verdicts, ["1", "2"], draws=3)
+    divtok.evaluate(frame["nsl"], [True, False])
+    error: float | None = divtok.ece(values, [True, None])
+    rank: float | None = divtok.auroc(again, grades)
+    print(error, rank, divtok.natural_ece([0.5], [True]), divtok.natural_auroc([0.5], [True]))
+    print(divtok.fit(found, [True, False]).theta)
+    for row in divtok.sweep(found, [True, False], n=(5, 10)):
+        print(row.estimator, row.value, None if row.best is None else row.best.theta)
+
+
+def runs() -> None:
+    run: divtok.Run = divtok.run(family="tiny", limit=20, score={"theta": 0.4}, out="x")
+    divtok.run("run.yaml", name="mine", retry_failed=True, generators=["a"], dtype="float32")
+    divtok.run({"score.theta": 0.4}, out=Path("y"))
+    trace: divtok.Trace = run.traces["key"]
+    print(trace.jsd_bits, run.path.name, run.config["family"], run.evaluate()[0].auroc)
+    table: pl.DataFrame = run.trajectories.join(run.grades, on="key")
+    print(table, run.sweep(n=[5]).to_polars(), run.fit().theta, run.report(), run.verify().sound)
+    run.gather({"score.estimators": ["trace"]})
+    print(run.score(pair=("p", "q"), theta=0.4), run.failures)
+    other = divtok.import_files("rows.jsonl", "jsonl", out="z", columns={"question": "doc"})
+    print(other.problems, divtok.fit_family("tiny", limit=5).theta)
+
+
+def lists(stored: divtok.Confidence) -> None:
+    print(stored.value, divtok.estimators()[0].needs, divtok.ls("families")[0]["name"])
+    print(divtok.extract_answer("7"), divtok.grade_answer(gold="1", answer=None))
+    print(divtok.jsd_bits([0.0, 1.0], [1.0, 0.0]), divtok.__version__)
+
+
+try:
+    here: divtok.Pair = divtok.load_pair("tiny", device="cpu", dtype="float32")
+    there = divtok.load_server_pair("p", "q", p_server="http://a/v1", q_server="http://b/v1")
+    one(here)
+    one(there)
+except divtok.DivtokError as error:
+    print(error.what, error.next_step)
+"""
+
+# Each is wrong, and the type checker is to say so.
+MISTAKES = {
+    'divtok.run(limits=3)': "limits",
+    'divtok.confidences([("q", "r")], pair="tiny")': "pair",
+    'divtok.confidences(3, pair=divtok.load_pair("tiny"))': "rows",
+    'divtok.confidence("q", "r", pair=divtok.load_pair("tiny"), theta="high")': "theta",
+    'divtok.confidences([("q", "r")], pair=divtok.load_pair("tiny"))[0].value': '"value"',
+    'divtok.natural_ece(["high"], [True])': "str",
+    'divtok.confidense': "confidense",
+}  # fmt: skip
+
+
+def complaints(tmp_path: Path, text: str) -> list[str]:
+    pytest.importorskip("pyright")
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    config = {
+        "include": ["script.py"],
+        "typeCheckingMode": "strict",
+        "pythonVersion": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "extraPaths": [str(Path(divtok.__file__).parents[1])],
+        "reportUnknownMemberType": False,  # pandas has no types of its own
+        "reportMissingTypeStubs": False,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run(
+        [*command, "-p", str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    return [f"line {d['range']['start']['line']}: {d['message']}" for d in found]
+
+
+def test_a_script_with_every_name_passes(tmp_path: Path) -> None:
+    used = set(re.findall(r"divtok\.(\w+)", SCRIPT))
+    assert used == {*divtok.__all__, "__version__"}
+    assert complaints(tmp_path, SCRIPT) == []
+
+
+def test_mistakes_are_found(tmp_path: Path) -> None:
+    lines = ["import divtok", *(f"print({mistake})" for mistake in MISTAKES)]
+    found = complaints(tmp_path, "\n".join(lines) + "\n")
+    for number, (mistake, word) in enumerate(MISTAKES.items(), start=1):
+        assert any(c.startswith(f"line {number}:") and word in c for c in found), (mistake, found)
