@@ -139,7 +139,7 @@ def test_auxiliaries_are_suggested(divtok: Command) -> None:
 def test_the_table_stands_in_for_what_cannot_be_fetched(divtok: Command) -> None:
     said = divtok("pair", HUB_P)
     assert said.code == 1
-    assert f"{HUB_P} (from the table): 8 billion parameters" in words(said)
+    assert f"{HUB_P} (from the table): 8.03 billion parameters" in words(said)
     assert f"{HUB_Q}: 1.23 billion parameters" in words(said)
     assert said.err == f"divtok: The model '{HUB_P}' cannot be read. Check the network.\n"
     both = divtok("pair", HUB_P, HUB_Q)
