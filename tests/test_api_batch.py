@@ -195,6 +195,7 @@ def test_a_template_may_refuse_a_question_but_not_all(
 def test_an_estimator_that_gives_no_confidence_fails_its_row(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ESTIMATORS.names()  # loads them all, into what is put back
     monkeypatch.setattr(ESTIMATORS, "_things", dict(ESTIMATORS._things))
 
     @divtok.estimator("odd", needs=("logprob_p",))

@@ -34,6 +34,7 @@ def a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples write runs and files, register an estimator, and load the same models."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(api, "load_models", _load_once)
+    ESTIMATORS.names()  # loads them all, into what is put back
     monkeypatch.setattr(ESTIMATORS, "_things", dict(ESTIMATORS._things))
 
 

@@ -239,7 +239,7 @@ def test_grades_of_rows(tmp_path: Path) -> None:
         {"gold": "4", "response": None},
         {"gold": None, "response": r"\boxed{4}"},
     ]
-    for kind in (list, pl.DataFrame, pd.DataFrame):
+    for kind in (list, iter, pl.DataFrame, pd.DataFrame):
         graded = divtok.grade(kind(responses))
         assert [g.verdict for g in graded] == [
             *("correct", "unanswered", "undetermined", "undetermined")

@@ -193,9 +193,8 @@ def confidences(
         >>> import divtok, polars as pl
         >>> pair = divtok.load_pair("tiny")
         >>> table = pl.DataFrame({"prompt": ["What is 1 + 1?"], "response": ["It is 2."]})
-        >>> found = divtok.confidences(
-        ...     table, pair=pair, columns={"question": "prompt"}, progress=False
-        ... )
+        >>> columns = {"question": "prompt"}
+        >>> found = divtok.confidences(table, pair=pair, columns=columns, progress=False)
         >>> len(found), found.counts == [found[0].count]
         (1, True)
     """

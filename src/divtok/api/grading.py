@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from divtok.api.rows import RowsLike, cells, fields_of
@@ -42,6 +42,8 @@ def grade(
         >>> [grade.verdict.value for grade in divtok.grade(rows)]
         ['correct', 'unanswered']
     """
+    if isinstance(rows, Iterator):
+        rows = list(rows)  # looked at twice
     if "response" in fields_of(rows, columns):
         given = cells(rows, ("gold", "response"), columns)
         trajectories = [_trajectory(i, text, protocol) for i, (_, text) in enumerate(given)]

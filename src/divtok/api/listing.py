@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from divtok.errors import UsageError, did_you_mean
+from divtok.stages.kinds import Kind
 
 if TYPE_CHECKING:
     from divtok.api.tables import Records
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from divtok.score.registry import Estimator
 
 Row = dict[str, Any]
-
-
-class Kind(StrEnum):
-    ESTIMATORS = "estimators"
-    SETS = "sets"
-    EVIDENCE = "evidence"
-    DIVERGENCES = "divergences"
-    PROTOCOLS = "protocols"
-    GRADERS = "graders"
-    ENGINES = "engines"
-    IMPORTERS = "importers"
-    BENCHMARKS = "benchmarks"
-    FAMILIES = "families"
-    RECIPES = "recipes"
 
 
 def estimators() -> Records[Estimator]:

@@ -20,7 +20,7 @@ class Frame(Protocol):
     def __getitem__(self, key: Any, /) -> Any: ...
 
 
-RowsLike: TypeAlias = "Iterable[Sequence[Any]] | Iterable[Mapping[str, Any]] | Frame"
+RowsLike: TypeAlias = "Iterable[Sequence[Any] | Mapping[str, Any]] | Frame"
 
 
 def cells(

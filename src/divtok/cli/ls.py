@@ -6,18 +6,19 @@ from typing import Annotated
 
 import typer
 
-from divtok.api.listing import Kind
-from divtok.api.listing import ls as listed
 from divtok.cli.options import JsonOption
 from divtok.cli.printing import print_json
 from divtok.registry import OWN
 from divtok.screen import put
+from divtok.stages.kinds import Kind
 
 
 def ls(
     kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
 ) -> None:
     """List what there is of one kind, plug-ins included, and who brought it."""
+    from divtok.api.listing import ls as listed
+
     rows = listed(kind)
     if as_json:
         print_json(rows)
