@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from divtok.errors import DataError, MissingExtraError, UsageError
+from divtok.problems import benchmarks
 from divtok.problems.benchmark import BENCHMARKS, load_benchmark, problems_digest
 from divtok.problems.sources import HubSource
 from divtok.records import Problem
@@ -51,7 +52,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Any, ...]
     return install
 
 
-def test_the_hub_benchmarks_are_those_of_the_paper_and_one_to_fit_with() -> None:
+def test_the_hub_benchmarks_are_those_of_the_paper_and_others_that_many_report() -> None:
     found = {
         b.name: (b.source.dataset, b.source.split, b.source.fields.question, b.source.count)
         for b in BENCHMARKS
@@ -65,6 +66,14 @@ def test_the_hub_benchmarks_are_those_of_the_paper_and_one_to_fit_with() -> None
         "hmmt25": ("MathArena/hmmt_feb_2025", "train", "problem", 30),
         "hmmt26": ("MathArena/hmmt_feb_2026", "train", "problem", 33),
         "math-train": ("nlile/hendrycks-MATH-benchmark", "train", "problem", 12_000),
+        "gsm8k": ("openai/gsm8k", "test", "question", 1_319),
+        "math": ("DigitalLearningGmbH/MATH-lighteval", "test", "problem", 5_000),
+        "mmlu-pro": ("TIGER-Lab/MMLU-Pro", "test", "question", 12_032),
+        "gpqa": ("Idavidrein/gpqa", "train", "Question", 198),
+        "bbh-boolean": ("SaylorTwift/bbh", "test", "input", 250),
+        "bbh-date": ("SaylorTwift/bbh", "test", "input", 250),
+        "bbh-navigate": ("SaylorTwift/bbh", "test", "input", 250),
+        "bbh-sorting": ("SaylorTwift/bbh", "test", "input", 250),
     }
 
 
@@ -86,7 +95,46 @@ def test_the_embedded_benchmarks_never_change(name: str, digest: str) -> None:
 
 
 def test_benchmarks_are_maths_unless_they_say_otherwise() -> None:
-    assert {(b.protocol, b.grader) for b in BENCHMARKS} == {("cot", "maths")}
+    ways = {b.name: (b.protocol, b.grader) for b in BENCHMARKS}
+    letters, texts = ("letter", "choice"), ("text", "text")
+    assert {name: w for name, w in ways.items() if w != ("cot", "maths")} == {
+        "gsm8k": ("hashes", "maths"),
+        **dict.fromkeys(("mmlu-pro", "gpqa", "bbh-date"), letters),
+        **dict.fromkeys(("bbh-boolean", "bbh-navigate", "bbh-sorting"), texts),
+    }
+
+
+@pytest.mark.parametrize("path", sorted(Path(benchmarks.__path__[0]).glob("*.yaml")), ids=str)
+def test_a_benchmark_file_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 25
+
+
+def test_a_gated_dataset_says_how_to_get_in(offline: None) -> None:
+    with pytest.raises(DataError, match=r"Accept its terms at https.*Idavidrein/gpqa.*HF_TOKEN"):
+        load_benchmark("gpqa")
+
+
+def test_rows_of_the_hub_become_questions_with_options(serve: Callable[..., Any]) -> None:
+    serve([{"question_id": 70, "question": "Q?", "options": ["x", "y", "z"], "answer": "B"}])
+    assert load_benchmark("mmlu-pro") == [Problem("70", "mmlu-pro", "Q?\n\nA. x\nB. y\nC. z", "B")]
+    right, wrong = "right", ["wrong 1", "wrong 2", "wrong 3"]
+    rows = [
+        {
+            "Question": f"Q {i}?",
+            "Correct Answer": right + "\n",
+            **{f"Incorrect Answer {n + 1}": text for n, text in enumerate(wrong)},
+        }
+        for i in range(40)
+    ]
+    serve(rows)
+    problems = load_benchmark("gpqa")
+    for problem in problems:
+        lines = problem.question.splitlines()[2:]
+        assert sorted(line[3:] for line in lines) == [right, *wrong]
+        assert [line[0] for line in lines] == list("ABCD")
+        assert f"{problem.answer}. {right}" in lines
+    assert {p.answer for p in problems} == set("ABCD")  # not always in one place
+    assert load_benchmark("gpqa") == problems
 
 
 @pytest.mark.parametrize("name", sorted(HUB))

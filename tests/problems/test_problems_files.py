@@ -69,9 +69,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[dict[str, Any]]], lis
 
 
 def test_a_hub_dataset_with_a_config_and_gold_behind_a_marker(read: Read, hub: Any) -> None:
-    benchmark = read({"gsm8k.yaml": GSM8K}).get("gsm8k")
+    benchmark = read({"school.yaml": GSM8K}).get("school")
     assert benchmark == Benchmark(
-        "gsm8k",
+        "school",
         "Grade-school word problems.",
         HubSource(
             "openai/gsm8k", "test", "main", "12", Fields("question", gold="after", marker="####")
@@ -85,9 +85,9 @@ def test_a_hub_dataset_with_a_config_and_gold_behind_a_marker(read: Read, hub: A
             {"question": "Coins?", "answer": "First #### of two.\n#### 1,080 "},
         ]
     )
-    assert benchmark.source.load("gsm8k") == [
-        Problem("gsm8k-0000", "gsm8k", "Eggs?", "13"),
-        Problem("gsm8k-0001", "gsm8k", "Coins?", "1,080"),
+    assert benchmark.source.load("school") == [
+        Problem("school-0000", "school", "Eggs?", "13"),
+        Problem("school-0001", "school", "Coins?", "1,080"),
     ]
     assert asked == [(("openai/gsm8k", "main"), {"split": "test", "revision": "12"})]
     assert benchmark.source.describe() == "hub: openai/gsm8k (main)"
@@ -98,7 +98,7 @@ def test_a_hub_dataset_with_a_config_and_gold_behind_a_marker(read: Read, hub: A
 def test_a_row_without_its_marker_is_named(read: Read, hub: Any, answer: str) -> None:
     hub([{"question": "One?", "answer": "#### 1"}, {"question": "Two?", "answer": answer}])
     with pytest.raises(DataError, match=r"openai/gsm8k, row 1: 'answer' has no gold answer.*####"):
-        read({"gsm8k.yaml": GSM8K}).get("gsm8k").source.load("gsm8k")
+        read({"school.yaml": GSM8K}).get("school").source.load("school")
 
 
 def test_a_file_beside_the_yaml_with_fields_of_its_own(read: Read, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_broken_row_names_the_field_it_lacks(tmp_path: Path, change: Any, mess
         ("summary: x\nhub: {dataset: a/b, split: t, count: '5'}", "hub.count = '5': "),
         (
             "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: last}}",
-            "hub.fields.gold = 'last': input should be 'whole', 'boxed' or 'after'",
+            "hub.fields.gold = 'last': input should be 'whole', ",
         ),
         (
             "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: after}}",
@@ -179,6 +179,18 @@ def test_a_broken_row_names_the_field_it_lacks(tmp_path: Path, change: Any, mess
         (
             "summary: x\nhub: {dataset: a/b, split: t, fields: {marker: '#'}}",
             "hub.fields: 'gold: after' and 'marker' go together",
+        ),
+        (
+            "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: letter}}",
+            "hub.fields: 'options' go together with 'gold: letter', 'index' or 'text'",
+        ),
+        (
+            "summary: x\nhub: {dataset: a/b, split: t, fields: {options: a}}",
+            "hub.fields: 'options' go together with 'gold: letter', 'index' or 'text'",
+        ),
+        (
+            "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: boxed, wrong: [a]}}",
+            "hub.fields: 'wrong' names one field or more, and goes with no 'gold'",
         ),
         (
             "summary: x\nembedded: {difficulties: [eazy], split: test, count: 1, seed: 1}",

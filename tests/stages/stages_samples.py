@@ -162,7 +162,9 @@ def write_responses(folder: Path, config: RunConfig, texts: Sequence[str]) -> Ru
                         benchmark=job.problem.benchmark,
                         sample=job.sample,
                         generator=job.generator,
-                        prompt_ids=prompt_ids(tokenizer, job.problem.question),
+                        prompt_ids=prompt_ids(
+                            tokenizer, job.problem.question, protocol=job.protocol
+                        ),
                         token_ids=response_ids(tokenizer, texts[index % len(texts)]),
                         text=texts[index % len(texts)],
                         finish_reason="stop",

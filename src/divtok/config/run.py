@@ -30,8 +30,10 @@ from divtok.families.family import FAMILIES, Family, Generator, get_family
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.vllm import VllmSection
-from divtok.grade.grader import DEFAULT_GRADER, GRADERS
+from divtok.grade.grader import GRADERS
+from divtok.grade.graders.judge import JudgeSection
 from divtok.models.load import DType
+from divtok.problems.benchmark import ways_of
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Sampling, Scalar
 from divtok.registry import Registry
@@ -107,11 +109,12 @@ class GenerateSection(Section):
 
 
 class GradeSection(Section):
-    grader: Annotated[str, _one_of(GRADERS)] = DEFAULT_GRADER
+    grader: Annotated[str, _one_of(GRADERS)] | None = None  # left out: each benchmark's own
     verdicts: Literal["ours", "theirs", "both"] = "ours"  # theirs: of the tool a log comes from
     scorer: str | None = None  # whose verdicts of theirs; left out: each benchmark's first
     workers: Positive = 2
     time_limit: Annotated[float, Field(gt=0.0, le=600.0, allow_inf_nan=False)] = 5.0
+    judge: JudgeSection = JudgeSection()
 
 
 class PairSection(Section):
@@ -238,7 +241,9 @@ class RunConfig(Section):
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
-    protocol: Annotated[str, _one_of(PROTOCOLS)] = "cot"
+    benchmark_protocols: dict[str, Annotated[str, _one_of(PROTOCOLS)]] = Field(default_factory=dict)
+    benchmark_graders: dict[str, Annotated[str, _one_of(GRADERS)]] = Field(default_factory=dict)
+    protocol: Annotated[str, _one_of(PROTOCOLS)] | None = None  # left out: each benchmark's own
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
@@ -272,6 +277,29 @@ class RunConfig(Section):
 
     def benchmark_names(self) -> list[str]:
         return list(self.benchmarks or self.preset.benchmarks)
+
+    def benchmark_file(self, benchmark: str) -> Path | None:
+        file = self.benchmark_files.get(benchmark)
+        return None if file is None else Path(file)
+
+    def protocol_for(self, benchmark: str) -> str:
+        """How the benchmark's questions are asked."""
+        given = self.benchmark_protocols.get(benchmark) or self.protocol
+        return given or ways_of(benchmark, file=self.benchmark_file(benchmark)).protocol
+
+    def grader_for(self, benchmark: str) -> str:
+        """How the benchmark's answers are judged."""
+        given = self.benchmark_graders.get(benchmark) or self.grade.grader
+        return given or ways_of(benchmark, file=self.benchmark_file(benchmark)).grader
+
+    def protocols(self) -> list[str]:
+        """Every protocol of the run, once each."""
+        return list(dict.fromkeys(map(self.protocol_for, self.benchmark_names())))
+
+    @property
+    def all_state_confidence(self) -> bool:
+        """Whether nobody has to be asked in a further turn how sure they are."""
+        return all(PROTOCOLS.get(name).states_confidence for name in self.protocols())
 
     def generator_presets(self) -> list[Generator]:
         if self.generators is None:
@@ -356,16 +384,29 @@ def parse_config(tree: Mapping[str, Any], *, source: str) -> RunConfig:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with the family's models, benchmarks and theta written out.
+    """The config with what families and benchmarks add to it written out.
 
     A stored run then keeps its meaning when a preset changes.
     """
+    names = config.benchmark_names()
+    protocol, protocols = _one_or_each({name: config.protocol_for(name) for name in names})
+    grader, graders = _one_or_each({name: config.grader_for(name) for name in names})
     resolved = {
         "generators": [generator.model for generator in config.generator_presets()],
-        "benchmarks": config.benchmark_names(),
+        "benchmarks": names,
+        "benchmark_protocols": protocols,
+        "benchmark_graders": graders,
+        "protocol": protocol,
+        "grade": config.grade.model_copy(update={"grader": grader}),
         "score": config.score.model_copy(update={"theta": config.theta}),
     }
     return config.model_copy(update=resolved)
+
+
+def _one_or_each(named: dict[str, str]) -> tuple[str | None, dict[str, str]]:
+    """The one for all benchmarks, or that of each."""
+    different = set(named.values())
+    return (different.pop(), {}) if len(different) == 1 else (None, named)
 
 
 def to_yaml(config: RunConfig) -> str:

@@ -14,7 +14,8 @@ from divtok.strict_yaml import parse_yaml
 
 # Sections whose keys are names of benchmarks or models.
 _NAMED = (
-    *("benchmark_files", "revisions", "bases", "projections"),
+    *("benchmark_files", "benchmark_protocols", "benchmark_graders"),
+    *("revisions", "bases", "projections"),
     *("servers", "served_names", "tokenizers"),
 )
 

@@ -60,6 +60,7 @@ def start_judging(
     unfound: str,
     time_limit: float,
     trajectory: Trajectory | None = None,
+    question: str | None = None,
 ) -> Judging:
     """The judgement, or the promise of one. `unfound` is the reason where the answer is None."""
     gold = clean_gold(gold)
@@ -69,7 +70,7 @@ def start_judging(
         return unanswered(unfound)
     if not answer.strip():
         return unanswered("answer is blank")
-    return compare(Case(gold, answer, time_limit, trajectory))
+    return compare(Case(gold, answer, time_limit, trajectory, question))
 
 
 def clean_gold(gold: str | float | None) -> str | None:
@@ -96,7 +97,7 @@ class _Opened:
     def compare(self, grader: str) -> Compare:
         with self._lock:
             if grader not in self._compare:
-                opened = GRADERS.get(grader).open(DEFAULT_WORKERS)
+                opened = GRADERS.get(grader).opened(DEFAULT_WORKERS)
                 self._compare[grader] = self._stack.enter_context(opened)
             return self._compare[grader]
 

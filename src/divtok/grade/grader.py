@@ -29,6 +29,8 @@ from divtok.registry import Registry
 if TYPE_CHECKING:  # slow to import, and most answers are judged at once
     from concurrent.futures import Future
 
+    from pydantic import BaseModel
+
 DEFAULT_GRADER = "maths"
 DEFAULT_TIME_LIMIT = 5.0  # seconds for one comparison
 DEFAULT_WORKERS = 2
@@ -42,6 +44,7 @@ class Case:
     answer: str
     time_limit: float = DEFAULT_TIME_LIMIT  # seconds
     trajectory: Trajectory | None = None  # None where an answer is judged on its own
+    question: str | None = None  # None where it is not known
 
 
 Judging: TypeAlias = "Judgement | Future[Judgement]"  # at once, or when it is done
@@ -56,7 +59,8 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """`open` takes a number of workers and is entered once for many cases.
+    """`open` takes a number of workers, and `options` where there are any, and is entered once for
+    many cases.
 
     What it opens may be used from any thread, and must survive the fork of a process without
     `__exit__`: a child lets go of what its parent opened.
@@ -64,7 +68,20 @@ class Grader:
 
     name: str
     summary: str
-    open: Callable[[int], AbstractContextManager[Compare]]
+    open: Callable[..., AbstractContextManager[Compare]]
+    options: type[BaseModel] | None = None  # what a run's config says beside
+
+    def opened(
+        self, workers: int, options: BaseModel | None = None
+    ) -> AbstractContextManager[Compare]:
+        if self.options is None:
+            return self.open(workers)
+        if not isinstance(options, self.options):
+            raise UsageError(
+                f"The grader '{self.name}' needs to be told more than its name.",
+                next_step=f"Use it in a run, with what grade.{self.name} says in its config.",
+            )
+        return self.open(workers, options)
 
 
 GRADERS: Registry[Grader] = Registry("grader", group="divtok.graders", home="divtok.grade.graders")
@@ -77,8 +94,11 @@ def grader(name: str) -> Callable[[Judge], Judge]:
         def compare(case: Case) -> Judgement:
             return judge(gold=case.gold, answer=case.answer)
 
+        def opened(workers: int) -> AbstractContextManager[Compare]:
+            return nullcontext(compare)
+
         summary = (inspect.getdoc(judge) or "").split("\n", 1)[0]
-        GRADERS.add(name, Grader(name, summary, lambda workers: nullcontext(compare)))
+        GRADERS.add(name, Grader(name, summary, opened))
         return judge
 
     return register

@@ -7,7 +7,9 @@ there is nothing to compare the grade says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING
 
 from divtok.grade.answers import start_judging
 from divtok.grade.grader import (
@@ -26,6 +28,9 @@ from divtok.protocols.boxed import AnswerSpan
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Grade, Trajectory, Verdict
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 # Pairs read ahead per worker: enough to keep all busy while one of them runs to its time limit.
 READ_AHEAD = 64
 
@@ -35,35 +40,63 @@ Pair = tuple[Trajectory, str | float | None]  # with the gold answer
 def grade_trajectories(
     pairs: Iterable[Pair],
     *,
-    grader: str = DEFAULT_GRADER,
+    grader: str | Mapping[str, str] = DEFAULT_GRADER,
     workers: int = DEFAULT_WORKERS,
     time_limit: float = DEFAULT_TIME_LIMIT,
+    options: Mapping[str, BaseModel] | None = None,
+    questions: Mapping[tuple[str, str], str] | None = None,
 ) -> Iterator[Grade]:
     """A grade for every (trajectory, gold answer), in order and lazily.
+
+    `grader` is one for all, or benchmark -> grader; `options` are for graders that have some, by
+    name, and `questions`, by benchmark and problem, for those that read them.
 
     Reads a bounded number of pairs ahead of what it yields, to keep all workers busy. The workers
     end with the iteration, also when it is abandoned.
     """
     check_workers(workers)
     check_time_limit(time_limit)
-    return _grades(pairs, GRADERS.get(grader), workers, time_limit)
+    named = {None: grader} if isinstance(grader, str) else dict(grader)
+    graders = {name: GRADERS.get(one) for name, one in named.items()}
+
+    def open_one(one: Grader) -> AbstractContextManager[Compare]:
+        return one.opened(workers, (options or {}).get(one.name))
+
+    return _grades(pairs, graders, open_one, READ_AHEAD * workers, time_limit, questions or {})
 
 
 def _grades(
-    pairs: Iterable[Pair], grader: Grader, workers: int, time_limit: float
+    pairs: Iterable[Pair],
+    graders: Mapping[str | None, Grader],
+    open_one: Callable[[Grader], AbstractContextManager[Compare]],
+    ahead: int,
+    time_limit: float,
+    questions: Mapping[tuple[str, str], str],
 ) -> Iterator[Grade]:
+    """`graders` by benchmark; that of None is for all others."""
     waiting: deque[tuple[Trajectory, AnswerSpan | None, Judging]] = deque()
-    with grader.open(workers) as compare:
+    opened: dict[str, Compare] = {}
+    with ExitStack() as stack:
         for trajectory, gold in pairs:
-            waiting.append(_started(compare, trajectory, gold, time_limit))
-            while waiting and (_is_done(waiting[0][2]) or len(waiting) > READ_AHEAD * workers):
+            benchmark = trajectory.benchmark
+            grader = graders[benchmark if benchmark in graders else None]
+            if grader.name not in opened:
+                opened[grader.name] = stack.enter_context(open_one(grader))
+            question = questions.get((benchmark, trajectory.problem_id))
+            compare = opened[grader.name]
+            waiting.append(_started(compare, trajectory, gold, time_limit, question))
+            while waiting and (_is_done(waiting[0][2]) or len(waiting) > ahead):
                 yield _grade(*waiting.popleft())
         while waiting:
             yield _grade(*waiting.popleft())
 
 
 def _started(
-    compare: Compare, trajectory: Trajectory, gold: str | float | None, time_limit: float
+    compare: Compare,
+    trajectory: Trajectory,
+    gold: str | float | None,
+    time_limit: float,
+    question: str | None,
 ) -> tuple[Trajectory, AnswerSpan | None, Judging]:
     protocol = PROTOCOLS.get(trajectory.protocol)
     if trajectory.failed:  # which is not the generator's fault
@@ -71,7 +104,9 @@ def _started(
         return trajectory, None, failure
     span = protocol.find_answer(trajectory.text)
     answer = None if span is None else span.content
-    judging = start_judging(compare, gold, answer, protocol.no_answer, time_limit, trajectory)
+    judging = start_judging(
+        compare, gold, answer, protocol.no_answer, time_limit, trajectory, question
+    )
     return trajectory, span, judging
 
 

@@ -196,7 +196,7 @@ def _run_row(run: FinishedRun) -> tuple[str, ...]:
         run.name,
         ", ".join(short(generator.model) for generator in generators),
         ", ".join(dict.fromkeys(pairs)),
-        config.protocol,
+        ", ".join(config.protocols()),
     )
     return (
         *map(visible, names),

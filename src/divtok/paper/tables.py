@@ -192,10 +192,10 @@ def _cases(runs: Sequence[FinishedRun]) -> Cases:
     found: dict[Case, Metrics] = {}
     for run in runs:
         for e in run.evaluations:
-            found[run.config.protocol, e.benchmark, e.estimator] = Metrics(
+            found[run.config.protocol_for(e.benchmark), e.benchmark, e.estimator] = Metrics(
                 e.accuracy, e.ece, e.auroc
             )
-            found[run.config.protocol, e.benchmark, None] = Metrics(e.accuracy)
+            found[run.config.protocol_for(e.benchmark), e.benchmark, None] = Metrics(e.accuracy)
     return found
 
 
@@ -224,7 +224,7 @@ def _benchmarks(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _protocols(runs: Sequence[FinishedRun]) -> list[str]:
-    there = {run.config.protocol for run in runs}
+    there = {name for run in runs for name in run.config.protocols()}
     return [protocol for protocol in PROTOCOL_LABELS if protocol in there]
 
 

@@ -5,11 +5,9 @@ Reads local files of problems; asks no network.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from divtok.config.run import RunConfig
 from divtok.errors import ConfigError
-from divtok.problems.benchmark import BENCHMARKS, load_benchmark
+from divtok.problems.benchmark import find_benchmark
 from divtok.protocols.protocol import PROTOCOLS
 
 # Mean tokens of a response, and the same for generators that may write more than 8192 tokens, which
@@ -39,10 +37,8 @@ _MEAN_TOKENS_UNKNOWN = (1_500, 1_500)
 
 def problem_count(config: RunConfig, benchmark: str) -> int:
     """How many problems a run takes from a benchmark."""
-    file = config.benchmark_files.get(benchmark)
-    if file is not None:
-        return len(load_benchmark(benchmark, file=Path(file), limit=config.limit))
-    count = BENCHMARKS.get(benchmark).source.count  # nothing is fetched for planning
+    source = find_benchmark(benchmark, file=config.benchmark_file(benchmark)).source
+    count = source.count  # nothing is fetched for planning
     if count is None:
         raise ConfigError(
             f"The number of problems in '{benchmark}' is not known before it is fetched.",

@@ -243,7 +243,7 @@ def _plan_run(name: str, config: RunConfig, folder: Path, sizes: Sizes) -> RunPl
     return RunPlan(
         name=name,
         family=config.family,
-        protocol=config.protocol,
+        protocol=", ".join(config.protocols()),
         folder=folder / name,
         exists=stored.exists,
         device="cpu" if small else "gpu",
@@ -260,7 +260,9 @@ def _plan_cell(
     tokens = there.mean_tokens
     if tokens is None:
         limit = config.sampling_for(generator).max_length
-        tokens = assumed_tokens(benchmark, protocol=config.protocol, max_length=limit)
+        tokens = assumed_tokens(
+            benchmark, protocol=config.protocol_for(benchmark), max_length=limit
+        )
     workload = Workload(config, generator, problems * samples, tokens, there, stored, sizes)
     cell = CellPlan(
         generator=generator.model,

@@ -16,7 +16,6 @@ from divtok.planning.memory import GPU, fitting_rows, too_large
 from divtok.planning.model_sizes import API_MODELS, ModelSize
 from divtok.planning.speed import on_cpu, reading_hours, reply_hours, writing_hours
 from divtok.planning.stored import Stored, StoredCell
-from divtok.protocols.protocol import PROTOCOLS
 from divtok.stages.choices import needed_evidence
 from divtok.store.space import (
     READING_BYTES_PER_TOKEN,
@@ -92,7 +91,7 @@ class Workload:
         reader, _ = config.pair_for(self.generator)
         if "chain" in needed:
             yield self._work("chain", (reader,), ("chains", reader))
-        if "statement" in needed and not PROTOCOLS.get(config.protocol).states_confidence:
+        if "statement" in needed and not config.all_state_confidence:
             yield self._work("replies", (model,), ("replies",))
         base = config.base_for(self.generator)
         if "base" in needed and base is not None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 
 from divtok.errors import DataError
-from divtok.problems.jsonl import read_problems
 from divtok.problems.sources import EmbeddedSource, FileSource, HubSource, Source
 from divtok.records import Problem
 from divtok.registry import Registry
@@ -53,13 +52,17 @@ class BenchmarkFile:
         return Benchmark(self.name, self.summary, source, self.protocol, self.grader)
 
 
-def _read_package(module: ModuleType) -> list[tuple[str, Benchmark]]:
-    from divtok.strict_yaml import read_file, yaml_files
+def read_benchmark(path: Path) -> Benchmark:
+    """What a YAML file says."""
+    from divtok.strict_yaml import read_file
 
-    found = [
-        read_file(BenchmarkFile, path, noun="benchmark file").benchmark(path.parent)
-        for path in yaml_files(module)
-    ]
+    return read_file(BenchmarkFile, path, noun="benchmark file").benchmark(path.parent)
+
+
+def _read_package(module: ModuleType) -> list[tuple[str, Benchmark]]:
+    from divtok.strict_yaml import yaml_files
+
+    found = [read_benchmark(path) for path in yaml_files(module)]
     return [(benchmark.name, benchmark) for benchmark in found]
 
 
@@ -69,6 +72,25 @@ BENCHMARKS: Registry[Benchmark] = Registry(
     home="divtok.problems.benchmarks",
     read_module=_read_package,
 )
+
+
+def find_benchmark(name: str, *, file: Path | None = None) -> Benchmark:
+    """The benchmark of that name; its problems, or all of it, may come from a file of the user's.
+
+    A YAML file says everything; a JSONL file has the problems, and the rest is as registered.
+    """
+    if file is None:
+        return BENCHMARKS.get(name)
+    if file.suffix in (".yaml", ".yml"):
+        return replace(read_benchmark(file), name=name)
+    return replace(ways_of(name), source=FileSource(file))
+
+
+def ways_of(name: str, *, file: Path | None = None) -> Benchmark:
+    """For how to ask and judge; of a name that nobody registered, the usual ways."""
+    if file is None and name not in BENCHMARKS:
+        return Benchmark(name, "Not registered.", FileSource(Path(f"{name}.jsonl")))
+    return find_benchmark(name, file=file)
 
 
 def load_benchmark(
@@ -82,10 +104,7 @@ def load_benchmark(
 
     `limit` keeps the first so many of them; with `subset_seed`, a seeded random choice instead.
     """
-    if file is not None:
-        problems = read_problems(file, benchmark=name)
-    else:
-        problems = BENCHMARKS.get(name).source.load(name)
+    problems = find_benchmark(name, file=file).source.load(name)
     if not problems:
         raise DataError(f"Benchmark '{name}' is empty.", next_step="Check its file or dataset.")
     if limit is not None and subset_seed is not None and limit < len(problems):

@@ -6,8 +6,10 @@ silently lost a problem is another benchmark.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,24 +17,38 @@ from divtok.errors import DataError
 from divtok.protocols.boxed import find_boxed
 from divtok.records import Problem
 
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """Which fields of a row hold a problem, and where in the answer the gold answer is.
 
-    `gold` is "whole" (all of the text), "boxed" (the last box in it) or "after" (what is behind the
-    last `marker`, such as "####").
+    `gold` is "whole" (all of the text), "boxed" (the last box in it), "after" (what is behind the
+    last `marker`, such as "####") or "json" (the field's value, of any shape, as JSON).
+
+    For multiple choice `options` names the field with the list of them, or several fields with one
+    each, and `gold` is "letter", "index" (counted from 0) or "text" (of the right option). `wrong`
+    names the fields of the wrong options instead: the right one's text is the answer, and all are
+    shuffled in the same way for everybody. The question then ends with the options, from A, and the
+    gold answer is a letter.
     """
 
     question: str = "problem"
     answer: str = "answer"
     id: str | None = None  # left out: rows of a file have `id`, rows of a dataset are numbered
-    gold: Literal["whole", "boxed", "after"] = "whole"
+    gold: Literal["whole", "boxed", "after", "json", "letter", "index", "text"] = "whole"
     marker: str | None = None
+    options: str | tuple[str, ...] | None = None
+    wrong: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if (self.gold == "after") != bool(self.marker):
             raise ValueError("'gold: after' and 'marker' go together")
+        if (self.gold in ("letter", "index", "text")) != bool(self.options):
+            raise ValueError("'options' go together with 'gold: letter', 'index' or 'text'")
+        if self.wrong is not None and (self.gold != "whole" or not self.wrong):
+            raise ValueError("'wrong' names one field or more, and goes with no 'gold'")
 
     def problem(
         self, row: Mapping[str, Any], benchmark: str, where: str, *, identity: str | None = None
@@ -53,12 +69,60 @@ class Fields:
                 f"{where}: '{self.answer}' is missing.",
                 next_step="Write null where the gold answer is not known.",
             )
-        return Problem(str(given), benchmark, str(question), self._gold(row[self.answer], where))
+        gold = self._gold(row[self.answer], where)
+        if self.options is None and self.wrong is None:
+            return Problem(str(given), benchmark, str(question), gold)
+        options = self._options(row, gold, str(given), where)
+        lines = [f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)]
+        asked = "\n".join([str(question).rstrip(), "", *lines])
+        return Problem(str(given), benchmark, asked, self._letter(gold, options, where))
+
+    def _options(
+        self, row: Mapping[str, Any], gold: str | None, identity: str, where: str
+    ) -> list[str]:
+        """The texts of the options, in the order in which they are asked."""
+        names = self.wrong or self.options or ()
+        values: Any = row.get(names) if isinstance(names, str) else [row.get(n) for n in names]
+        is_list = isinstance(values, list) and all(
+            isinstance(v, str | int | float) and str(v).strip() for v in values
+        )
+        options = [str(v).strip() for v in values] if is_list else []
+        if self.wrong is not None and gold is not None:
+            options.append(gold.strip())
+            random.Random(identity).shuffle(options)
+        if not 2 <= len(options) <= len(LETTERS) or len(set(options)) < len(options):
+            raise DataError(
+                f"{where}: the options are not 2 to {len(LETTERS)} different texts.",
+                next_step="Check 'options' or 'wrong' in the benchmark's file.",
+            )
+        for option in options:
+            _check_text(option, str(names), where)
+        return options
+
+    def _letter(self, gold: str | None, options: Sequence[str], where: str) -> str | None:
+        """The letter of the right option; None where it is not known."""
+        if gold is None:
+            return None
+        known = LETTERS[: len(options)]
+        if self.gold == "letter":
+            letter = gold.strip().strip("().").upper()
+        elif self.gold == "index":
+            letter = dict(zip(map(str, range(len(options))), known, strict=True)).get(gold, "")
+        else:
+            letter = dict(zip(options, known, strict=True)).get(gold.strip(), "")
+        if letter not in tuple(known):
+            raise DataError(
+                f"{where}: '{self.answer}' names none of the {len(options)} options.",
+                next_step="Check 'gold' in the benchmark's file.",
+            )
+        return letter
 
     def _gold(self, value: Any, where: str) -> str | None:
         """The gold answer as text; None where there is none, so that it is graded so."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
+        if self.gold == "json":
+            return json.dumps(value, ensure_ascii=False)
         infinite = isinstance(value, float) and math.isinf(value)
         if infinite or isinstance(value, bool) or not isinstance(value, str | int | float):
             raise DataError(
@@ -70,7 +134,7 @@ class Fields:
         return self._within(text, where) if text.strip() else None
 
     def _within(self, text: str, where: str) -> str:
-        if self.gold == "whole":
+        if self.gold not in ("boxed", "after"):
             return text
         if self.gold == "boxed":
             box = find_boxed(text)

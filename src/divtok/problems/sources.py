@@ -63,6 +63,7 @@ class HubSource:
     revision: str | None = None
     fields: Fields = PROBLEM_AND_ANSWER
     count: int | None = None  # what a plan is told, since it fetches nothing
+    gated: bool = False  # whether its terms have to be accepted first
 
     def load(self, benchmark: str) -> list[Problem]:
         if importlib.util.find_spec("datasets") is None:
@@ -79,11 +80,15 @@ class HubSource:
             )
         except (DatasetsError, HTTPError, OSError, ValueError, RuntimeError) as error:
             cause = " ".join(str(error).split())[:120] or type(error).__name__
+            first = (
+                f"Accept its terms at https://huggingface.co/datasets/{self.dataset} and set "
+                "HF_TOKEN to your token. Or give"
+            )
             raise DataError(
                 f"Benchmark '{benchmark}' cannot be fetched from the hub dataset "
                 f"'{self.dataset}' ({cause}).",
-                next_step="Give a local JSONL file with id, problem and answer instead: "
-                f"benchmark_files.{benchmark}=PATH",
+                next_step=f"{first if self.gated else 'Give'} a local JSONL file with id, problem "
+                f"and answer instead: benchmark_files.{benchmark}=PATH",
             ) from error
         named = ((f"{self.dataset}, row {index}", row) for index, row in enumerate(rows))
         return problems_of(named, benchmark, self.fields, numbered=True)

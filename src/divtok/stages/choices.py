@@ -10,6 +10,7 @@ from divtok.config.run import RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, further
 from divtok.errors import ConfigError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
+from divtok.grade.grader import GRADERS
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import Estimator
@@ -18,12 +19,11 @@ from divtok.stages.readers import reader_tokenizer
 
 
 def named_estimators(config: RunConfig) -> list[str]:
-    """The names and sets that the config gives, or those of its protocol."""
+    """The names and sets that the config gives, or those of its protocols."""
     if config.score.estimators is not None:
         return config.score.estimators
     # A confidence that every response states costs nothing more.
-    stated = PROTOCOLS.get(config.protocol).states_confidence
-    return ["verbalized_protocol" if stated else "trace"]
+    return ["verbalized_protocol" if config.all_state_confidence else "trace"]
 
 
 def chosen_estimators(config: RunConfig) -> list[Estimator]:
@@ -68,22 +68,25 @@ def check_choices(config: RunConfig) -> None:
         else:
             digest_of(config, ref)  # likewise
     names = config.benchmark_names()
-    for name in config.benchmark_files:
-        if name not in names:
-            raise ConfigError(
-                f"benchmark_files names '{name}', which is not among the benchmarks.",
-                next_step=did_you_mean(name, names),
-            )
+    for name in names:
+        GRADERS.get(config.grader_for(name))  # an error where it is not known
+        PROTOCOLS.get(config.protocol_for(name))
     generators = [generator.model for generator in config.generator_presets()]
     for key, values in (("benchmarks", names), ("generators", generators)):
         if len(set(values)) < len(values):
             raise ConfigError(f"The same name is given twice in {key}: {', '.join(values)}.")
-    for key, named in (("bases", config.bases), ("projections", config.projections)):
+    for key, named, noun, known in (
+        ("benchmark_files", config.benchmark_files, "benchmarks", names),
+        ("benchmark_protocols", config.benchmark_protocols, "benchmarks", names),
+        ("benchmark_graders", config.benchmark_graders, "benchmarks", names),
+        ("bases", config.bases, "generators", generators),
+        ("projections", config.projections, "generators", generators),
+    ):
         for name in named:
-            if name not in generators:
+            if name not in known:
                 raise ConfigError(
-                    f"{key} names '{name}', which is not among the generators.",
-                    next_step=did_you_mean(name, generators),
+                    f"{key} names '{name}', which is not among the {noun}.",
+                    next_step=did_you_mean(name, known),
                 )
 
 
@@ -94,6 +97,10 @@ def check_addresses(config: RunConfig) -> None:
     api = config.generate.api
     if api.base_url is not None:
         api.settings(api.base_url)
+    if config.grade.judge.base_url is not None:
+        config.grade.judge.settings(config.grade.judge.base_url)
+    if "judge" in map(config.grader_for, config.benchmark_names()):
+        config.grade.judge.server()  # an error where it is not whole
 
 
 def _check_servers(config: RunConfig) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 from divtok.config.engines import engine_setup, engine_setups
 from divtok.config.made_with import generator as made_with_generator
@@ -36,10 +35,9 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     problems: list[Problem] = []
     digests: dict[str, str] = {}
     for name in config.benchmark_names():
-        file = config.benchmark_files.get(name)
         loaded = load_benchmark(
             name,
-            file=None if file is None else Path(file),
+            file=config.benchmark_file(name),
             limit=config.limit,
             subset_seed=config.subset_seed,
         )
@@ -59,7 +57,7 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
     """All trajectories of one generator, in a fixed order."""
     sampling = config.sampling_for(generator)
     return [
-        Job(problem, sample, generator.model, config.protocol, sampling)
+        Job(problem, sample, generator.model, config.protocol_for(problem.benchmark), sampling)
         for problem in problems
         for sample in range(config.samples_for(generator, problem.benchmark))
     ]
@@ -135,9 +133,11 @@ def _expected_tokens(run: Run, generator: Generator, limit: int) -> float:
 def _generation_identity(config: RunConfig) -> dict[str, object]:
     """What trajectories depend on: a resume with anything of it changed is refused."""
     generators = config.generator_presets()
+    protocols = {name: config.protocol_for(name) for name in config.benchmark_names()}
     return config.engine.identity(engine_setups(config)) | {
         "seed": config.seed,
-        "protocol": config.protocol,
+        # Where all benchmarks have one it is stored as before there could be several.
+        "protocol": protocols.popitem()[1] if len(set(protocols.values())) == 1 else protocols,
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}

@@ -6,7 +6,7 @@ The two never mix: a run that goes over from one to the other is graded anew.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -36,13 +36,17 @@ def grade(
     run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
 ) -> None:
     """trajectories -> grades"""
-    names = ("benchmark", "id", "answer")
-    golds: Golds = {(b, i): answer for b, i, answer in rows_of(run.problems, names)}
+    names = ("benchmark", "id", "answer", "question")
+    problems = {(b, i): (answer, asked) for b, i, answer, asked in rows_of(run.problems, names)}
+    golds: Golds = {key: answer for key, (answer, _) in problems.items()}
+    questions = {key: asked for key, (_, asked) in problems.items()}
     trajectories = stored_trajectories(run)
     if config.grade.verdicts == "theirs":
         _keep_theirs(run, config, trajectories)
         return
-    _check_grader(run, config.grade.grader)
+    _forget_theirs(run)
+    graders = {name: config.grader_for(name) for name in {t.benchmark for t in trajectories}}
+    _check_graders(run, config, graders, trajectories)
     present = run.grades.keys()
     present -= _again(run, trajectories, golds, retry_failed=retry_failed)
 
@@ -54,7 +58,7 @@ def grade(
         "grade",
         [[t] for t in trajectories],  # each is graded by itself
         is_missing=lambda t: (t.key,) not in present,
-        open=lambda: _grading(config, golds),
+        open=lambda: _grading(config, graders, golds, questions),
         keep=keep_new(run.grades, present),
         begin=begin,
     )
@@ -89,15 +93,22 @@ def _say_verdicts(run: Run, config: RunConfig, golds: Golds) -> None:
 
 
 @contextmanager
-def _grading(config: RunConfig, golds: Golds) -> Generator[Work[Trajectory, Grade]]:
+def _grading(
+    config: RunConfig,
+    graders: Mapping[str, str],
+    golds: Golds,
+    questions: Mapping[tuple[str, str], str],
+) -> Generator[Work[Trajectory, Grade]]:
     section = config.grade
 
     def work(batches: Sequence[Sequence[Trajectory]]) -> Iterator[Sequence[Grade]]:
         grades = grade_trajectories(
             ((t, golds[t.benchmark, t.problem_id]) for batch in batches for t in batch),
-            grader=section.grader,
+            grader=graders,
             workers=section.workers,
             time_limit=section.time_limit,
+            options={"judge": section.judge},
+            questions=questions,
         )
         while shard := list(islice(grades, GRADES_PER_SHARD)):
             yield shard
@@ -124,20 +135,36 @@ def _again(
     return found
 
 
-def _check_grader(run: Run, grader: str) -> None:
-    """Refuse to mix the grades of two graders; a run that names none was graded by the default."""
+def _forget_theirs(run: Run) -> None:
+    """Make room for grades of ours where the verdicts of another tool were the grades."""
     stored = run.manifest() or {}
     if "verdicts" in stored.get(_SECTION, {}):
         say("grade: the grades were verdicts of another tool, and are made anew")
         run.grades.replace([])
-        stored = {name: section for name, section in stored.items() if name != _SECTION}
-        run.write_manifest(stored)
-    rows = run.grades.keys()
-    if _SECTION not in stored and grader == DEFAULT_GRADER:
+        run.write_manifest({name: s for name, s in stored.items() if name != _SECTION})
+
+
+def _check_graders(
+    run: Run, config: RunConfig, names: Mapping[str, str], trajectories: Sequence[Trajectory]
+) -> None:
+    """Refuse to mix the grades of two graders, or of two judges, in a benchmark.
+
+    One grader for all benchmarks is written down as such, and the default not at all.
+    """
+    judge = f"judge: {config.grade.judge.model}"
+    graders = {b: judge if name == "judge" else name for b, name in names.items()}
+    stored, rows = run.manifest() or {}, run.grades.keys()
+    known = stored.get(_SECTION, {}).get("grader", DEFAULT_GRADER)
+    graded = {t.benchmark for t in trajectories if (t.key,) in rows}
+    before = {b: known if isinstance(known, str) else known.get(b) for b in graded}
+    several = len(set(graders.values())) > 1
+    now: object = dict(sorted(graders.items())) if several else next(iter(graders.values()), known)
+    if _SECTION not in stored and now == DEFAULT_GRADER:
         return
-    if _SECTION not in stored and rows:
-        run.write_manifest({**stored, _SECTION: {"grader": DEFAULT_GRADER}})
-    check_section(run, rows, _SECTION, {"grader": grader})
+    if before != {b: graders[b] for b in graded}:
+        run.write_manifest({**stored, _SECTION: {"grader": known}})
+        check_section(run, rows, _SECTION, {"grader": now})
+    run.write_manifest({**stored, _SECTION: {"grader": now}})
 
 
 def _say_unanswered(run: Run, trajectories: Sequence[Trajectory]) -> None:
@@ -145,5 +172,6 @@ def _say_unanswered(run: Run, trajectories: Sequence[Trajectory]) -> None:
     verdicts = [verdict for (verdict,) in rows_of(run.grades, ("verdict",))]
     unanswered = verdicts.count(Verdict.UNANSWERED)
     if 2 * unanswered > len(trajectories):
-        lacking = PROTOCOLS.get(trajectories[0].protocol).no_answer
+        names = dict.fromkeys(t.protocol for t in trajectories)
+        lacking = "; ".join(PROTOCOLS.get(name).no_answer for name in names)
         say(f"grade: {unanswered} of {len(trajectories)} responses are unanswered: {lacking}")

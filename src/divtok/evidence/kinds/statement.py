@@ -46,14 +46,14 @@ class StatementKind(EvidenceKind[Reply]):
     layout = REPLIES
 
     def refuse(self, config: RunConfig) -> Lacking | None:
-        if _states_confidence(config) or config.engine.replies is not None:
+        if config.all_state_confidence or config.engine.replies is not None:
             return None
         why = f"responses of the engine '{config.engine.name}' cannot be asked about"
         return Lacking(why, "other estimators")
 
     def check(self, work: Gathering) -> None:
         replies = work.config.engine.replies
-        if _states_confidence(work.config) or replies is None:
+        if work.config.all_state_confidence or replies is None:
             return
         identity = {
             "question": CONFIDENCE_QUESTION,
@@ -63,10 +63,12 @@ class StatementKind(EvidenceKind[Reply]):
         check_section(work.run, work.run.table(REPLIES).keys(), "replies", identity)
 
     def gather(self, work: Gathering) -> None:
-        if _states_confidence(work.config):
+        if work.config.all_state_confidence:
             return
         questions, present = work.questions(), work.present(work.run.table(REPLIES))
-        for generator, rows in work.by_generator():
+        for generator, found in work.by_generator():
+            # Where the response states a confidence, it is not asked for again.
+            rows = [t for t in found if not PROTOCOLS.get(t.protocol).states_confidence]
             # Like lengths together, so that little is padded; a reply does not depend on its batch.
             rows = sorted(rows, key=lambda t: (len(t.prompt_ids) + len(t.token_ids), t.key))
             asked = [Asked(t, questions[t.benchmark, t.problem_id]) for t in rows]
@@ -86,10 +88,6 @@ class StatementKind(EvidenceKind[Reply]):
             return Statement(None, reply.reason) if reply.reason else read_rating(reply.text)
 
         return found
-
-
-def _states_confidence(config: RunConfig) -> bool:
-    return PROTOCOLS.get(config.protocol).states_confidence
 
 
 def _ask(work: Gathering, generator: Generator, asked: Sequence[Asked], present: set[Key]) -> None:

@@ -7,49 +7,18 @@ these. What cannot be decided is undetermined, and never passed off as wrong.
 
 from __future__ import annotations
 
-import threading
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING
-
-from divtok.grade.grader import GRADERS, Case, Compare, Grader, Judging
+from divtok.grade.grader import GRADERS, Case, Grader
+from divtok.grade.judgement import Judgement
 from divtok.grade.maths.equivalence import decide
-
-if TYPE_CHECKING:  # what starts processes is slow to import, and most answers do not need it
-    from divtok.grade.maths.workers import WorkerPool
+from divtok.grade.pooled import Pooled
 
 
-class _Maths(AbstractContextManager[Compare]):
-    # Not a generator: one that is collected after a fork would end the parent's workers.
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._pool: WorkerPool | None = None
-
-    def __enter__(self) -> Compare:
-        return self._compare
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._pool is not None:
-            self._pool.close()
-
-    def _compare(self, case: Case) -> Judging:
-        judgement = decide(gold=case.gold, answer=case.answer)
-        return self._started().submit(case) if judgement is None else judgement
-
-    def _started(self) -> WorkerPool:
-        from divtok.grade.maths.workers import WorkerPool
-
-        with self._lock:
-            if self._pool is None:
-                self._pool = WorkerPool(workers=self._workers)
-            return self._pool
+def _decide(case: Case) -> Judgement | None:
+    return decide(gold=case.gold, answer=case.answer)
 
 
-GRADERS.add("maths", Grader("maths", "Equal in value, as mathematics.", _Maths))
+def _open(workers: int) -> Pooled:
+    return Pooled(workers, "divtok.grade.maths.symbolic", _decide)
+
+
+GRADERS.add("maths", Grader("maths", "Equal in value, as mathematics.", _open))

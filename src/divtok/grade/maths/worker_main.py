@@ -1,9 +1,10 @@
 """The worker process of the grading pool: one JSON request per line in, one JSON reply out.
 
-Started as `python -m divtok.grade.maths.worker_main PARENT_PID MEMORY_BYTES`. It outlives neither
-its pipe nor its parent, and neither does a computation that holds the interpreter: faulthandler's
-watch, which needs no interpreter, ends the process shortly after the time limit, even if the parent
-is gone by then. Memory is limited on Linux alone; elsewhere the time limit has to suffice.
+Started as `python -m divtok.grade.maths.worker_main PARENT_PID MEMORY_BYTES MODULE`, where MODULE
+has `secure` and `compare`. It outlives neither its pipe nor its parent, and neither does a
+computation that holds the interpreter: faulthandler's watch, which needs no interpreter, ends the
+process shortly after the time limit, even if the parent is gone by then. Memory is limited on Linux
+alone; elsewhere the time limit has to suffice.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from importlib import import_module
 from typing import IO
 
 RECURSION_LIMIT = 10_000
@@ -36,26 +38,29 @@ def main() -> None:
     threading.excepthook = lambda failure: _give_up(replies, failure)
     threading.stack_size(STACK_BYTES)
     sys.setrecursionlimit(RECURSION_LIMIT)
-    threading.Thread(target=_serve, args=(requests, replies, memory_bytes), daemon=True).start()
+    work = (requests, replies, memory_bytes, sys.argv[3])
+    threading.Thread(target=_serve, args=work, daemon=True).start()
     threading.stack_size(0)  # the watch needs no more than usual
     for line in sys.stdin:
         requests.put(line)
     os._exit(0)
 
 
-def _serve(requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int) -> None:
+def _serve(
+    requests: queue.SimpleQueue[str], replies: IO[str], memory_bytes: int, module: str
+) -> None:
     try:
-        from divtok.grade.maths.symbolic import compare, secure
+        comparing = import_module(module)
     except ImportError as error:
         _send(replies, {"error": str(error)})
         os._exit(1)
-    secure()
+    comparing.secure()
     _limit_memory(memory_bytes)
     _send(replies, {"ready": True})
     while True:
         request = json.loads(requests.get())
         faulthandler.dump_traceback_later(request["time_limit"] + GRACE_SECONDS, exit=True)
-        judgement = compare(gold=request["gold"], answer=request["answer"])
+        judgement = comparing.compare(gold=request["gold"], answer=request["answer"])
         faulthandler.cancel_dump_traceback_later()
         reason = judgement.reason
         stated = None if reason is None else {"kind": reason.kind, "text": reason}

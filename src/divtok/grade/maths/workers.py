@@ -25,13 +25,18 @@ from divtok.records import Reason, Verdict
 
 START_LIMIT = 60.0
 MEMORY_BYTES = 2 * 1024**3
+SYMBOLIC = "divtok.grade.maths.symbolic"
 
 
 class WorkerPool:
-    """Up to `workers` worker processes, started on demand, killed on time-out and replaced."""
+    """Up to `workers` worker processes, started on demand, killed on time-out and replaced.
 
-    def __init__(self, *, workers: int = DEFAULT_WORKERS) -> None:
+    `module` names the one whose `compare` they call.
+    """
+
+    def __init__(self, *, workers: int = DEFAULT_WORKERS, module: str = SYMBOLIC) -> None:
         check_workers(workers)
+        self._module = module
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="divtok-grade")
         self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
         self._lock = threading.Lock()
@@ -93,7 +98,7 @@ class WorkerPool:
         with self._lock:
             if self._closed:
                 raise DivtokError("The grading pool is closed.")
-            worker = _Worker()
+            worker = _Worker(self._module)
             self._running.add(worker)
         return worker
 
@@ -101,7 +106,7 @@ class WorkerPool:
 class _Worker:
     """One worker process. `usable` turns False for good once it was killed or died."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         if not sys.executable:
             raise DivtokError(
                 "Grading needs a Python interpreter to start its workers with, and this program "
@@ -110,7 +115,7 @@ class _Worker:
             )
         command = [sys.executable, "-P", "-m", "divtok.grade.maths.worker_main"]
         self._process: subprocess.Popen[str] = subprocess.Popen(
-            [*command, str(os.getpid()), str(MEMORY_BYTES)],
+            [*command, str(os.getpid()), str(MEMORY_BYTES), module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
