@@ -399,14 +399,8 @@ def import_files(
         >>> row = {"question": "What is 1 + 1?", "answer": "2", "response": "It is \\\\boxed{2}."}
         >>> file = pathlib.Path("rows.jsonl")
         >>> _ = file.write_text(json.dumps(row))
-<<<<<<< HEAD
-        >>> run = divtok.import_files(
-        ...     file, out="imported", generator="someone", benchmark="mine"
-        ... )
-=======
         >>> names = {"generator": "someone", "benchmark": "mine"}
-        >>> run = divtok.import_files(file, "jsonl", out="imported", **names)
->>>>>>> wt-e
+        >>> run = divtok.import_files(file, out="imported", **names)
         >>> run.score(family="tiny")["estimator"].n_unique() > 3
         True
     """

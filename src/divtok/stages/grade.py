@@ -44,6 +44,7 @@ def grade(
     if config.grade.verdicts == "theirs":
         _keep_theirs(run, config, trajectories)
         return
+    _forget_theirs(run)
     graders = {name: config.grader_for(name) for name in {t.benchmark for t in trajectories}}
     _check_graders(run, config, graders, trajectories)
     present = run.grades.keys()
@@ -134,6 +135,15 @@ def _again(
     return found
 
 
+def _forget_theirs(run: Run) -> None:
+    """Make room for grades of ours where the verdicts of another tool were the grades."""
+    stored = run.manifest() or {}
+    if "verdicts" in stored.get(_SECTION, {}):
+        say("grade: the grades were verdicts of another tool, and are made anew")
+        run.grades.replace([])
+        run.write_manifest({name: s for name, s in stored.items() if name != _SECTION})
+
+
 def _check_graders(
     run: Run, config: RunConfig, names: Mapping[str, str], trajectories: Sequence[Trajectory]
 ) -> None:
@@ -143,13 +153,7 @@ def _check_graders(
     """
     judge = f"judge: {config.grade.judge.model}"
     graders = {b: judge if name == "judge" else name for b, name in names.items()}
-    stored = run.manifest() or {}
-    if "verdicts" in stored.get(_SECTION, {}):
-        say("grade: the grades were verdicts of another tool, and are made anew")
-        run.grades.replace([])
-        stored = {name: section for name, section in stored.items() if name != _SECTION}
-        run.write_manifest(stored)
-    rows = run.grades.keys()
+    stored, rows = run.manifest() or {}, run.grades.keys()
     known = stored.get(_SECTION, {}).get("grader", DEFAULT_GRADER)
     graded = {t.benchmark for t in trajectories if (t.key,) in rows}
     before = {b: known if isinstance(known, str) else known.get(b) for b in graded}

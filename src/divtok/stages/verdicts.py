@@ -90,7 +90,7 @@ def compared_verdicts(run: Run, config: RunConfig) -> Compared:
 def _said(taken: dict[str, str], known: Sequence[str]) -> str:
     names = list(dict.fromkeys(taken.values()))
     others = [name for name in known if name not in names]
-    text = f"the verdicts are those of {_quoted(names)}"
+    text = f"theirs are the verdicts of {_quoted(names)}"
     if others:
         text += f"; also there, for --scorer: {_quoted(others)}"
     return text
