@@ -78,7 +78,9 @@ def write_run(folder: Path, config: RunConfig, responses: Sequence[Response]) ->
         run.write_config(to_yaml(resolve(config)))
         problems = dict.fromkeys((r.benchmark, r.problem) for r in responses)
         run.problems.append([Problem(p, b, f"Question {p}?", "1") for b, p in problems])
-        run.trajectories.append([_trajectory(r, config.protocol) for r in responses])
+        run.trajectories.append(
+            [_trajectory(r, config.protocol_for(r.benchmark)) for r in responses]
+        )
         run.grades.append([Grade(r.key, "1", r.verdict) for r in responses if r.verdict])
         run.traces.append([trace for r in responses for trace in r.traces])
         run.confidences.append(
@@ -152,7 +154,9 @@ def random_run(folder: Path, config: RunConfig, *, problems: int = PROBLEMS) -> 
 def random_responses(config: RunConfig, *, problems: int = PROBLEMS) -> Iterator[Response]:
     for generator in config.generator_presets():
         for benchmark in config.benchmark_names():
-            seed = zlib.crc32(f"{config.protocol} {generator.model} {benchmark}".encode())
+            seed = zlib.crc32(
+                f"{config.protocol_for(benchmark)} {generator.model} {benchmark}".encode()
+            )
             rng = np.random.default_rng(seed)
             for problem in range(problems):
                 for sample in range(SAMPLES):

@@ -181,13 +181,14 @@ def test_the_examples_of_families_and_benchmarks_are_complete(
     text = (REFERENCE / "families-and-benchmarks.md").read_text(encoding="utf-8")
     files = dict(re.findall(r"```yaml\n# (\w+\.yaml)(.*?)```", text, flags=re.DOTALL))
     files = {name: f"# {rest}" for name, rest in files.items()}
-    assert list(files) == ["mine.yaml", "school.yaml", "house.yaml"]
+    assert list(files) == ["mine.yaml", "school.yaml", "science.yaml", "animals.yaml"]
     write_package(tmp_path, "my_families", {"mine.yaml": files.pop("mine.yaml")})
     write_package(tmp_path, "my_benchmarks", files)
     mine = announce(monkeypatch, FAMILIES, tmp_path, mine="my_families").get("mine")
     benchmarks = announce(monkeypatch, BENCHMARKS, tmp_path, mine="my_benchmarks")
     assert benchmarks.get("school").source.describe() == "hub: openai/gsm8k (main)"
-    assert benchmarks.get("house").source.describe().endswith("house.jsonl")
+    assert benchmarks.get("science").grader == "choice"
+    assert benchmarks.get("animals").source.describe().endswith("animals.jsonl")
     for name in (*mine.benchmarks, mine.fit_benchmark):
         assert name in benchmarks
         assert mine.generators[0].samples[name] > 0

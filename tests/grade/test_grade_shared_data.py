@@ -78,3 +78,12 @@ def test_real_responses_are_graded_as_labelled(name: str, step: int) -> None:
             different.add(row["id"])
     assert different <= KNOWN_ROW_DIFFERENCES
     assert unread <= 0.02 * len(responses)
+
+
+def test_real_answers_without_a_box_are_found_and_graded_as_labelled() -> None:
+    responses = rows("trajectories/gsm8k_gpt3_4models.jsonl")
+    pairs = ((trajectory(r["id"], r["response"], "sentence"), r["answer_gold"]) for r in responses)
+    grades = list(grade_trajectories(pairs, time_limit=20.0))
+    right = [grade.verdict is Verdict.CORRECT for grade in grades]
+    assert right == [row["correct"] for row in responses]
+    assert sum(grade.verdict is Verdict.UNANSWERED for grade in grades) <= 0.005 * len(responses)

@@ -167,6 +167,7 @@ def test_the_uninterrupted_run_has_several_batches(
         "problems": 4,
         "trajectories": 8,
         "calls": 0,  # nobody but the model itself was asked
+        "verdicts": 0,  # no other tool has judged them
         "grades": 8,
         "traces": 8,
         "replies": 8,

@@ -215,3 +215,14 @@ def test_ways_that_nobody_knows_are_said_before_any_work(tmp_path: Path, config:
 
 def test_a_plan_counts_the_problems_of_a_file(config: RunConfig) -> None:
     assert problem_count(config, "animals") == 1
+
+
+def test_where_nobody_says_the_grader_is_that_of_the_protocol() -> None:
+    def grader(protocol: str) -> str:
+        return load_config(None, ["benchmarks=[new]", f"protocol={protocol}"]).grader_for("new")
+
+    assert [grader(p) for p in ("cot", "hashes", "letter", "text", "json")] == [
+        *("maths", "maths", "choice", "text", "json")
+    ]
+    config = load_config(None, ["benchmarks=[math500]", "protocol=letter"])
+    assert config.grader_for("math500") == "maths"

@@ -141,6 +141,7 @@ class Run(Shown):
 
     def grade(
         self,
+        config: Settings | None = None,
         *,
         verdict: Verdicts | None = None,
         scorer: str | None = None,
@@ -150,14 +151,10 @@ class Run(Shown):
 
         With `verdict="theirs"` the grades are what the tool said that imported responses come from.
         """
-        from divtok.stages.grade import grade
+        from divtok.stages.rescore import regrade
 
-        given = list(override_texts(spelled_out({"verdict": verdict, "scorer": scorer})))
-        settled = stored_config(self._run, given)
-        with self._run.lock():
-            grade(self._run, settled, retry_failed=retry_failed)
-            if given:
-                self._run.write_config(to_yaml(settled))
+        given = {**(config or {}), **spelled_out({"verdict": verdict, "scorer": scorer})}
+        regrade(self._run, list(override_texts(given)), retry_failed=retry_failed)
 
     def gather(self, config: Settings | None = None, *, retry_failed: bool = False) -> None:
         """`divtok gather`: read what is not read yet, and gather what the estimators need.

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from divtok.cli.options import (
+    OverridesArgument,
     RetryOption,
     RunArgument,
     ScorerOption,
     VerdictOption,
     grading,
-    open_with_config,
+    open_run,
 )
-from divtok.config.run import to_yaml
 
 
 def grade(
     run: RunArgument,
+    overrides: OverridesArgument = None,
     verdict: VerdictOption = None,
     scorer: ScorerOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
     """Compare the answers of a run's trajectories with the gold answers.
 
-    With --verdict theirs the grades are what the tool said that imported responses come from.
+    Give grade.grader=... to choose how, before the first grade; the run remembers it. With
+    --verdict theirs the grades are what the tool said that imported responses come from.
     """
-    from divtok.stages.grade import grade as stage
+    from divtok.stages.rescore import regrade
 
-    given = grading(verdict, scorer)
-    store, config = open_with_config(run, given)
-    with store.lock():
-        stage(store, config, retry_failed=retry_failed)
-        if given:
-            store.write_config(to_yaml(config))
+    given = [*(overrides or []), *grading(verdict, scorer)]
+    regrade(open_run(run), given, retry_failed=retry_failed)

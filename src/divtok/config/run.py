@@ -336,13 +336,17 @@ class RunConfig(Section):
 
     def protocol_for(self, benchmark: str) -> str:
         """How the benchmark's questions are asked."""
-        given = self.benchmark_protocols.get(benchmark) or self.protocol
-        return given or ways_of(benchmark, file=self.benchmark_file(benchmark)).protocol
+        if given := self.benchmark_protocols.get(benchmark) or self.protocol:
+            return given
+        known = ways_of(benchmark, file=self.benchmark_file(benchmark))
+        return "cot" if known is None else known.protocol
 
     def grader_for(self, benchmark: str) -> str:
-        """How the benchmark's answers are judged."""
-        given = self.benchmark_graders.get(benchmark) or self.grade.grader
-        return given or ways_of(benchmark, file=self.benchmark_file(benchmark)).grader
+        """How the benchmark's answers are judged; where it does not say, as its protocol's are."""
+        if given := self.benchmark_graders.get(benchmark) or self.grade.grader:
+            return given
+        known = ways_of(benchmark, file=self.benchmark_file(benchmark))
+        return PROTOCOLS.get(self.protocol_for(benchmark)).grader if known is None else known.grader
 
     def protocols(self) -> list[str]:
         """Every protocol of the run, once each."""

@@ -13,31 +13,33 @@ from divtok.report.text import slug
 
 # The keys that each stands for; what they are set to, where that is not the value given.
 SHORTCUTS: Mapping[str, Mapping[str, object]] = {
+    "generator": {"generators": ...},
     "auxiliary": {"trace.auxiliary": ...},
+    "benchmark": {"benchmarks": ...},  # and the file of one that is given as a path
     "theta": {"score.theta": ...},
-    "verdict": {"grade.verdicts": ...},
-    "scorer": {"grade.scorer": ...},
     "dtype": {"generate.dtype": ..., "trace.dtype": ...},
     "device_map": {"generate.device_map": ..., "trace.device_map": ...},
     "base_url": {"generate.engine": "api", "generate.api.base_url": ...},
 }
+# Likewise for verbs that grade what is there.
+_GRADING: Mapping[str, Mapping[str, object]] = {
+    "verdict": {"grade.verdicts": ...},
+    "scorer": {"grade.scorer": ...},
+}
 
 
 def spelled_out(named: Mapping[str, object]) -> dict[str, object]:
-    """The keys of a config for these names, of which some may be short; None says nothing."""
+    """The keys of a config for these names; a short one that is None says nothing."""
+    short = {**SHORTCUTS, **_GRADING}
     found: dict[str, object] = {}
     for name, value in named.items():
-        if value is None:
-            continue
-        if name == "generator":
-            found["generators"] = _several(value)
-        elif name == "benchmark":
-            found |= _benchmarks(_several(value))
-        elif name in SHORTCUTS:
-            keys = SHORTCUTS[name].items()
-            found |= {key: value if fixed is ... else fixed for key, fixed in keys}
-        else:
+        if name not in short:
             found[name] = value
+        elif value is not None:
+            value = _several(value) if name in ("generator", "benchmark") else value
+            found |= {key: value if fixed is ... else fixed for key, fixed in short[name].items()}
+            if name == "benchmark":
+                found |= _benchmarks(_several(value))
     return found
 
 

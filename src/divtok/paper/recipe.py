@@ -154,7 +154,7 @@ def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
     protocols: list[str] | None = tree.pop("protocols", None)
     found: list[NamedRun] = []
     for protocol in protocols or [None]:
-        one = tree if protocol is None else {**tree, "protocol": protocol}
+        one = {"protocol": "cot", **tree} if protocol is None else {**tree, "protocol": protocol}
         source = f"the run '{name}' of {RUNS_FILE}"
         config = parse_config(override_tree(one, overrides), source=source)
         found.append(NamedRun(name if protocol is None else f"{name}-{protocol}", config))

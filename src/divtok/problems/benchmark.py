@@ -83,14 +83,14 @@ def find_benchmark(name: str, *, file: Path | None = None) -> Benchmark:
         return BENCHMARKS.get(name)
     if file.suffix in (".yaml", ".yml"):
         return replace(read_benchmark(file), name=name)
-    return replace(ways_of(name), source=FileSource(file))
+    known = BENCHMARKS.get(name) if name in BENCHMARKS else Benchmark(name, "", FileSource(file))
+    return replace(known, source=FileSource(file))
 
 
-def ways_of(name: str, *, file: Path | None = None) -> Benchmark:
-    """For how to ask and judge; of a name that nobody registered, the usual ways."""
-    if file is None and name not in BENCHMARKS:
-        return Benchmark(name, "Not registered.", FileSource(Path(f"{name}.jsonl")))
-    return find_benchmark(name, file=file)
+def ways_of(name: str, *, file: Path | None = None) -> Benchmark | None:
+    """For how to ask and judge; None where nobody has said that of this name."""
+    is_said = name in BENCHMARKS or (file is not None and file.suffix in (".yaml", ".yml"))
+    return find_benchmark(name, file=file) if is_said else None
 
 
 def load_benchmark(

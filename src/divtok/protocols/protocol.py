@@ -30,6 +30,7 @@ class Protocol:
     find_answer: Callable[[str], AnswerSpan | None]
     no_answer: str  # what a response without an answer lacks
     read_confidence: Callable[[str], Statement] | None = None
+    grader: str = "maths"  # what judges its answers where the benchmark does not say
 
     @property
     def states_confidence(self) -> bool:

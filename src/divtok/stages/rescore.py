@@ -1,4 +1,4 @@
-"""A run's responses scored anew: by the config alone, or read by other models first.
+"""A run's responses graded or scored anew: by the config alone, or read by other models first.
 
 With a pair or a family that is all that is left to do for imported responses.
 """
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import UsageError
 from divtok.families.family import get_family, pairing_family
+from divtok.stages.choices import check_addresses
+from divtok.stages.grade import grade
 from divtok.stages.run import run_stages
 from divtok.stages.score import score
 from divtok.stages.stored import stored_config
@@ -21,6 +23,16 @@ _BEHIND_RESPONSES = (
     *("trace", "servers", "served_names", "tokenizers", "revisions"),
     *("grade", "evidence", "score", "evaluate"),
 )
+
+
+def regrade(run: Run, overrides: Sequence[str] = (), *, retry_failed: bool = False) -> None:
+    """trajectories -> grades, by the stored config with these overrides, which the run remembers."""
+    config = stored_config(run, overrides)
+    check_addresses(config)
+    with run.lock():
+        grade(run, config, retry_failed=retry_failed)
+        if overrides:
+            run.write_config(to_yaml(config))
 
 
 def rescore(

@@ -52,5 +52,6 @@ PROTOCOLS.add(
         messages=asking(SYSTEM_PROMPT),
         find_answer=find_json,
         no_answer="no JSON object or array found",
+        grader="json",
     ),
 )

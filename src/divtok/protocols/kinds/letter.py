@@ -122,5 +122,6 @@ PROTOCOLS.add(
         messages=asking(SYSTEM_PROMPT),
         find_answer=find_letter,
         no_answer="no letter of an option that the response commits to found",
+        grader="choice",
     ),
 )

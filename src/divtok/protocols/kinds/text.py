@@ -20,5 +20,6 @@ PROTOCOLS.add(
         messages=asking(SYSTEM_PROMPT),
         find_answer=partial(find_announced, whole_lines=True),
         no_answer='no "Answer: ..." or "The answer is ..." found',
+        grader="text",
     ),
 )
