@@ -26,7 +26,7 @@ _BEHIND_RESPONSES = (
 
 
 def regrade(run: Run, overrides: Sequence[str] = (), *, retry_failed: bool = False) -> None:
-    """trajectories -> grades, by the stored config with these overrides, which the run remembers."""
+    """trajectories -> grades, by the stored config and these overrides, which are remembered."""
     config = stored_config(run, overrides)
     check_addresses(config)
     with run.lock():
