@@ -97,7 +97,7 @@ def test_an_error_of_others_does_nothing_on_a_terminal(
     kind: type[Exception], divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = on_terminal(monkeypatch)
-    monkeypatch.setattr("divtok.cli.ls._rows", raising(kind(NAMES[0])))
+    monkeypatch.setattr("divtok.api.listing.ls", raising(kind(NAMES[0])))
     assert divtok("ls", "engines").code == 1
     assert divtok("--debug", "ls", "engines").code == 1
     assert divtok("ls", NAMES[0]).code == 2
@@ -114,7 +114,7 @@ def raising(error: BaseException) -> Callable[..., None]:
 
 
 def test_an_unknown_exception_is_one_line(divtok: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("divtok.cli.ls._rows", raising(KeyError("first\nsecond " + "x" * 9999)))
+    monkeypatch.setattr("divtok.api.listing.ls", raising(KeyError("first\nsecond " + "x" * 9999)))
     said = divtok("ls", "engines")
     assert said.code == 1
     assert said.error_line.startswith("divtok: KeyError: 'first\\nsecond xxx")
@@ -130,7 +130,7 @@ def test_an_unknown_exception_is_one_line(divtok: Command, monkeypatch: pytest.M
 
 def test_a_message_of_others_adds_no_line(divtok: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     error = ServerError("It says: no\ndivtok: all is well\x85or\u2028not.", next_step="Wait.")
-    monkeypatch.setattr("divtok.cli.ls._rows", raising(error))
+    monkeypatch.setattr("divtok.api.listing.ls", raising(error))
     said = divtok("ls", "engines")
     assert said.error_line == "divtok: It says: no divtok: all is well or not. Wait."
 
@@ -139,7 +139,7 @@ def test_a_message_of_others_adds_no_line(divtok: Command, monkeypatch: pytest.M
 def test_what_the_machine_refuses_is_no_defect(
     error: Exception, divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divtok.cli.ls._rows", raising(error))
+    monkeypatch.setattr("divtok.api.listing.ls", raising(error))
     said = divtok("ls", "engines")
     assert said.code == 1
     assert "defect" not in said.error_line
@@ -165,7 +165,7 @@ def test_what_libraries_log_and_warn_of_is_cleaned(
         sys.stderr.write(warnings.formatwarning(ACTS, UserWarning, "file.py", 1, ""))
         return [{"name": "a", "summary": ACTS}]
 
-    monkeypatch.setattr("divtok.cli.ls._rows", log)
+    monkeypatch.setattr("divtok.api.listing.ls", log)
     said = divtok("ls", "engines")
     assert said.code == 0
     assert said.err.count("gnp.exe") == 2

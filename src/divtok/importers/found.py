@@ -109,7 +109,7 @@ def _only_format(formats: dict[Path, str]) -> str:
 
 
 def _unclear(file: Path, names: Sequence[str]) -> DataError:
-    known = ", ".join(names or sorted(IMPORTERS.names()))
+    known = ", ".join(sorted(names or IMPORTERS.names()))
     why = (
         "may be of several formats" if names else "is of no format that can be told by its content"
     )
