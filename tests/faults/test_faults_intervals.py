@@ -67,7 +67,7 @@ def test_ece_intervals_cover(problems: int, samples: int):
 
 @pytest.mark.parametrize(("problems", "samples"), SIZES)
 def test_auroc_intervals_cover(problems: int, samples: int):
-    runs = tries(short=25, full=1000)
+    runs = tries(short=25, full=300)
 
     def true_auroc(design: Design) -> float:
         confidence, correct, _ = design.draw(400_000, 1, np.random.default_rng(0))
@@ -117,7 +117,7 @@ def test_intervals_of_a_share_cover(problems: int, samples: int):
 @pytest.mark.parametrize(("problems", "samples"), [(100, 4), (100, 8), (400, 4)])
 def test_intervals_at_equal_length_cover(problems: int, samples: int):
     """The count at equal length, and what it has beyond length."""
-    runs = tries(short=25, full=1000)
+    runs = tries(short=25, full=300)
 
     def draw(problems: int, samples: int, effect: float, seed: int):
         rng = np.random.default_rng([seed, problems, samples])
