@@ -47,6 +47,15 @@ def test_the_one_that_finds_most(texts: list[str], protocol: str) -> None:
     ) == len(HASHED) + len(BOXED)
 
 
+def test_letters_are_no_answers_where_the_gold_answers_are_numbers() -> None:
+    marked = ["The answer is (A) or so, that is\nB) 18", "C) 20"]
+    assert best_protocol(marked)[0] == "letter"
+    assert best_protocol(marked, golds=["A", "(B)"])[0] == "letter"
+    assert best_protocol(marked, golds=["18", "20"])[0] != "letter"
+    shown = ["16 - 3 = 13\nA: 13", "2 + 2 = 4\nA: 4"]
+    assert best_protocol(shown)[0] == "sentence"
+
+
 def test_the_counts_are_said() -> None:
     assert best_protocol([*HASHED, *BOXED, "none"]) == (
         "hashes",

@@ -19,14 +19,18 @@ MOST_LOOKED_AT = 2000
 _FIRST = ("cot", "hashes", "letter", "sentence", "text", "json")
 
 
-def best_protocol(texts: Sequence[str], *, kept: str | None = None) -> tuple[str, str | None]:
+def best_protocol(
+    texts: Sequence[str], *, golds: Sequence[str] = (), kept: str | None = None
+) -> tuple[str, str | None]:
     """The protocol for these responses, and the counts it was chosen by, in a line.
 
-    `kept` is one that is settled already: it stays, and the line says where another finds more.
+    A letter is no answer where the gold answers that are known are mostly none. `kept` is one that
+    is settled already: it stays, and the line says where another finds more.
     """
     step = -(-len(texts) // MOST_LOOKED_AT) or 1
     looked_at = [text for text in texts[::step] if text]
-    found = {p.name: sum(_answers(p, text) for text in looked_at) for p in _in_order()}
+    fitting = [p for p in _in_order() if _fits(p, golds)]
+    found = {p.name: sum(_answers(p, text) for text in looked_at) for p in fitting}
     best = max(found, key=lambda name: found[name])
     if not looked_at:
         return kept or DEFAULT, None
@@ -46,6 +50,11 @@ def best_protocol(texts: Sequence[str], *, kept: str | None = None) -> tuple[str
         f"answers: {counts}, but the protocol of this run is '{kept}': import the file into a run "
         "of its own to have it read otherwise"
     )
+
+
+def _fits(protocol: Protocol, golds: Sequence[str]) -> bool:
+    letters = sum(protocol.find_answer(gold) is not None for gold in golds[:MOST_LOOKED_AT])
+    return protocol.grader != "choice" or 2 * letters >= min(len(golds), MOST_LOOKED_AT)
 
 
 def _in_order() -> list[Protocol]:

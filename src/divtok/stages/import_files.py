@@ -164,15 +164,19 @@ def _with_protocol(
         return options, []
     stored = (run.manifest() or {}).get(_RUN_SECTION)
     kept = stored["protocol"] if stored is not None and trajectories else None
-    texts = {
-        file: [row.response for row in rows if isinstance(row, Imported)]
-        for file, (rows, _) in read.items()
+    rows = {
+        file: [row for row in found if isinstance(row, Imported)]
+        for file, (found, _) in read.items()
     }
-    everything = [text for each in texts.values() for text in each]
-    protocol, said = best_protocol(everything, kept=kept)
+
+    def best(rows: Sequence[Imported], kept: str | None) -> tuple[str, str | None]:
+        golds = [row.answer for row in rows if row.answer is not None]
+        return best_protocol([row.response for row in rows], golds=golds, kept=kept)
+
+    protocol, said = best([row for own in rows.values() for row in own], kept)
     notes = [] if said is None else [said]
-    for file, own in texts.items() if len(texts) > 1 else ():
-        _, said = best_protocol(own, kept=protocol)
+    for file, own in rows.items() if len(rows) > 1 else ():
+        _, said = best(own, protocol)
         notes += [] if said is None else [f"{file.name}: {said}"]
     return replace(options, protocol=protocol), notes
 

@@ -47,8 +47,10 @@ _IS_CORRECT = re.compile(
 _DOUBT = re.compile(r"\b(?:if|whether|not|neither|nor|never|wrong|incorrect)\b|n['’]t\b", re.I)
 # A line that is the letter of an option, alone or with the option's text.
 _ALONE = re.compile(rf"{_OPENING}(?P<letter>[A-Za-z])[.:]?(?:{_CLOSING}|[.:\s]){{0,8}}")
+# `A:` is left out: it opens answers to questions, too ("A: 18").
 _OPTION = re.compile(
-    r"^[ \t*_(]{0,8}(?P<letter>[A-Z])[*_]{0,2}(?:[).:][)*_]{0,3}(?=\s|\Z)|$)", re.MULTILINE
+    r"^[ \t*_(]{0,8}(?!A[*_]{0,2}:)(?P<letter>[A-Z])[*_]{0,2}(?:[).:][)*_]{0,3}(?=\s|\Z)|$)",
+    re.MULTILINE,
 )
 _BOLD = re.compile(r"\*\*\(?(?P<letter>[A-Za-z])[).:]{0,2}\*\*")
 
