@@ -53,8 +53,10 @@ def best_protocol(
 
 
 def _fits(protocol: Protocol, golds: Sequence[str]) -> bool:
-    letters = sum(protocol.find_answer(gold) is not None for gold in golds[:MOST_LOOKED_AT])
-    return protocol.grader != "choice" or 2 * letters >= min(len(golds), MOST_LOOKED_AT)
+    if protocol.grader != "choice":
+        return True
+    known = golds[:MOST_LOOKED_AT]
+    return 2 * sum(protocol.find_answer(gold) is not None for gold in known) >= len(known)
 
 
 def _in_order() -> list[Protocol]:
