@@ -45,11 +45,14 @@ class Shape:
     elements: tuple[Element, ...]
 
 
-def same(gold: str, answer: str) -> bool | None:
-    """Whether two normalised answers agree; None where this is not certain."""
+def same(gold: str, answer: str, *, inner: bool = False) -> bool | None:
+    """Whether two normalised answers agree; None where this is not certain.
+
+    An `inner` one stands in a list. One that is no list itself, as in ((1, 2)), is left to others.
+    """
     try:
         left, right = read_shape(gold), read_shape(answer)
-        return _same(left, right)
+        return None if inner and LIST in (left.kind, right.kind) else _same(left, right)
     except Unread:
         return None
 
@@ -127,8 +130,7 @@ class _Values:
         if gold.name and answer.name and gold.name != answer.name:
             return None
         if "," in gold.text or "," in answer.text:  # a list of tuples
-            nested = all(_brackets(each.text)[0] != LIST for each in (gold, answer))
-            return same(gold.text, answer.text) if nested else None
+            return same(gold.text, answer.text, inner=True)
         left, right = _endless(gold.text), _endless(answer.text)
         if left or right:
             return left == right if left and right else None
