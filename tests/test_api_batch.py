@@ -111,6 +111,36 @@ def test_columns_of_other_names(pair: Pair, kind: Any) -> None:
         scored(rows, pair, columns={"answer": "output"})
 
 
+def test_a_lazy_frame_and_columns_that_numbers_name(pair: Pair) -> None:
+    expected = scored(GOOD, pair).values
+    assert scored(pl.LazyFrame(dicts()), pair).values == expected
+    rows: list[Any] = [{0: q, 1: r} for q, r in GOOD]
+    for numbered in (pd.DataFrame(GOOD), rows):
+        for columns in ({"question": "0", "response": "1"}, {"question": 0, "response": 1}):
+            assert scored(numbered, pair, columns=columns).values == expected
+        with pytest.raises(UsageError, match="no column 'question'"):
+            scored(numbered, pair)
+        with pytest.raises(UsageError, match="no column '5'"):
+            scored(numbered, pair, columns={"question": 5, "response": 1})
+
+
+def test_a_doubled_column_is_refused_where_it_is_needed(pair: Pair) -> None:
+    wide = [(*row, 1, 2) for row in GOOD]
+    fine = pd.DataFrame(wide, columns=["question", "response", "more", "more"])
+    assert scored(fine, pair).values == scored(GOOD, pair).values
+    doubled = pd.DataFrame(wide, columns=["question", "response", "response", "more"])
+    with pytest.raises(UsageError, match="have 2 columns 'response'"):
+        scored(doubled, pair)
+
+
+def test_a_slice_is_a_list_of_results(pair: Pair) -> None:
+    found = scored([*GOOD, (ADA, "")], pair)
+    assert [r and r.value for r in found[1:4]] == found.values[1:4]
+    assert [r and r.value for r in found[::-2]] == found.values[::-2]
+    assert found[5:] == [None]
+    assert found[9:] == []
+
+
 @pytest.mark.parametrize("rows", ["text", {"question": ["a"], "response": ["b"]}, 5, None])
 def test_what_is_no_rows(pair: Pair, rows: Any) -> None:
     with pytest.raises(UsageError, match="The rows are a"):
@@ -124,8 +154,9 @@ BAD = {
     "no question": ((None, "42"), "not_text", "the question is not a text"),
     "surrogate": ((ADA, "\ud800"), "not_text", "a lone surrogate"),
     "too long": ((ADA, "42 " * 1000), "too_long", "too_long: prompt 62 + response 3000"),
-    "one value": ((ADA,), "not_text", "the question is not a text"),
-    "no row": (7, "not_text", "the question is not a text"),
+    "one value": ((ADA,), "not_row", "not a pair (question, response) but tuple of length 1"),
+    "number": (7, "not_row", "the row is not a pair (question, response) but int"),
+    "text": ("ab", "not_row", "the row is not a pair (question, response) but str"),
 }
 
 
@@ -145,7 +176,7 @@ def test_a_bad_row_keeps_its_place_and_ends_nothing(pair: Pair) -> None:
             assert getattr(reason, "kind", None) == kind
     summary = repr(found).splitlines()[0]
     assert f"{len(rows)} confidences by dtc_lin, nsl" in summary
-    assert f"{len(BAD)} without a value (not_text 6, empty 1, too_long 1)" in summary
+    assert f"{len(BAD)} without a value (not_text 4, not_row 3, empty 1, too_long 1)" in summary
 
 
 def test_missing_values_of_a_frame(pair: Pair) -> None:

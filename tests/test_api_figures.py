@@ -137,7 +137,58 @@ def test_rows_without_a_value_or_an_outcome_are_counted_and_left_out() -> None:
     assert (cut.excluded_by["truncated"], cut.n_scored) == (1, 5)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*VALUES, pd.NA, 0.5, pd.NaT],
+        pd.Series([*VALUES, None, 0.5, None], dtype="Float64"),
+        np.array([*VALUES, np.nan, 0.5, np.nan], dtype=np.float64),
+        pl.Series([*VALUES, None, 0.5, None]),
+    ],
+    ids=["list", "Float64", "numpy", "polars"],
+)
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        [*RIGHT, True, pd.NA, True],
+        pd.Series([*RIGHT, True, None, True], dtype="boolean"),
+        pd.Series([*RIGHT, True, None, True], dtype="Int64"),
+        pd.Series(
+            [{True: "correct"}.get(r, "incorrect") for r in RIGHT] + ["correct", None, "correct"],
+            dtype="string",
+        ),
+    ],
+    ids=["list", "boolean", "Int64", "string"],
+)
+def test_missing_values_of_pandas_are_left_out(values: Any, outcomes: Any) -> None:
+    (found,) = divtok.evaluate(values, outcomes)
+    assert (found.n, found.n_scored, found.natural_auroc) == (9, 6, 8 / 9)
+    assert (found.excluded_by["undetermined"], found.excluded_by["unscored"]) == (1, 2)
+    assert divtok.natural_auroc(values, outcomes) == 8 / 9
+
+
+def test_confidences_by_name_are_their_values(found: divtok.Confidences) -> None:
+    outcomes = [row % 2 == 0 for row in range(len(found))]
+    known = divtok.evaluate(found, outcomes)
+    named = divtok.evaluate({"a": found, "b": found["nsl"], "c": found.values}, outcomes)
+    assert [e.estimator for e in named] == ["a", "b", "c"]
+    assert [e.ece for e in named] == [known[0].ece, known[1].ece, known[0].ece]
+
+
+def test_one_value_of_a_sweep_is_one_value(found: divtok.Confidences) -> None:
+    outcomes = [row % 2 == 0 for row in range(len(found))]
+    several = divtok.sweep(found, outcomes, divergence=["jsd"], n=[5], k=[2])
+    for n, k in ((5, 2), (np.int64(5), np.int64(2))):
+        one = divtok.sweep(found, outcomes, divergence="jsd", n=n, k=k)  # type: ignore[arg-type]
+        assert list(one) == list(several)
+
+
 def test_what_fits_no_row_is_refused() -> None:
+    with pytest.raises(UsageError, match="'high' is not a confidence"):
+        divtok.evaluate(["high"], [True])  # type: ignore[list-item]
+    for unknown in (None, float("nan"), pd.NA):
+        with pytest.raises(UsageError, match="whether row 1 was cut"):
+            divtok.evaluate([0.5, 0.6], [True, False], truncated=[True, unknown])  # type: ignore[list-item]
     with pytest.raises(DataError, match="6 confidences but 5 outcomes"):
         divtok.ece(VALUES, RIGHT[:5])
     with pytest.raises(DataError, match="column 'confidence' has 6"):
@@ -250,6 +301,49 @@ def test_grades_of_rows(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Did you mean 'exact'"):
         divtok.grade([("7", "7")], grader="exakt")
     assert len(repr(graded).splitlines()) < 20
+
+
+def test_the_grader_is_the_protocols_own_unless_named() -> None:
+    rows = [{"gold": "B", "response": "Answer: b"}, {"gold": "B", "response": "Answer: c"}]
+    verdicts = [grade.verdict for grade in divtok.grade(rows, protocol="letter")]
+    assert verdicts == ["correct", "incorrect"]
+    assert divtok.grade(rows, protocol="letter", grader="maths")[0].verdict == "incorrect"
+    assert divtok.grade([("B", "b")], protocol="letter")[0].verdict == "correct"
+    with pytest.raises(UsageError, match="Did you mean 'letter'"):
+        divtok.grade([("B", "b")], protocol="leter")
+
+
+@pytest.mark.parametrize("field", ["answer", "response"])
+def test_an_odd_row_ends_no_grading(field: str) -> None:
+    good = r"\boxed{1}" if field == "response" else "1"
+    odd: list[tuple[Any, Any]] = [
+        *((True, good), (["1"], good), ("\ud800", good), (b"1", good), (10**5000, good)),
+        *(("1", True), ("1", {}), ("1", "\ud800")),
+        *((pd.NA, good), (float("nan"), good)),
+    ]
+    rows = [{"gold": gold, field: said} for pair in odd for gold, said in (("1", good), pair)]
+    found = divtok.grade([*rows, 7])  # type: ignore[list-item]
+    assert [g.verdict for g in found[0:-1:2]] == ["correct"] * len(odd)
+    assert [g.verdict for g in found[1::2]] == ["undetermined"] * len(odd)
+    assert [g.key for g in found] == [str(row) for row in range(2 * len(odd) + 1)]
+    kinds = [getattr(g.reason, "kind", None) for g in (*found[1::2], found[-1])]
+    said = "not_text" if field == "answer" else "no_response"
+    assert kinds == [*["not_text"] * 5, *[said] * 3, *["gold_missing"] * 2, "not_row"]
+    assert found[1].reason == "the gold answer is not a text but bool"
+    assert len(found.to_polars()) == len(found)
+    assert "undetermined" in repr(found)
+
+
+def test_numbers_and_missing_cells_of_frames_are_graded() -> None:
+    assert divtok.grade([(np.int64(7), np.float64(7.0))])[0].verdict == "correct"
+    table = {"gold": ["1", None, "1"], "answer": ["1", "1", None]}
+    for frame in (pd.DataFrame(table, dtype="string"), pd.DataFrame(table), pl.LazyFrame(table)):
+        verdicts = [g.verdict for g in divtok.grade(frame)]
+        assert verdicts == ["correct", "undetermined", "unanswered"]
+    texts = {"gold": ["1", None, "1"], "response": [r"\boxed{1}", r"\boxed{1}", None]}
+    for frame in (pd.DataFrame(texts, dtype="string"), pl.LazyFrame(texts)):
+        verdicts = [g.verdict for g in divtok.grade(frame)]
+        assert verdicts == ["correct", "undetermined", "undetermined"]
 
 
 def test_what_there_is_to_choose_from() -> None:

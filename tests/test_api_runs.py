@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -111,6 +112,39 @@ def test_values_of_python_become_overrides_that_mean_the_same() -> None:
         "evidence": {"relevance": "x.jsonl", "prm": "yes"},
         "generate": {"options": {}},
     }
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    values: dict[str, Any] = {
+        "limit": np.int64(1),
+        "score": {"theta": np.float32(0.5), "n": np.int64(7)},
+        "evaluate.seeds": np.array([1, 2]),
+        "trace.own": np.bool_(True),
+    }
+    assert override_tree({}, list(override_texts(values))) == {
+        "limit": 1,
+        "score": {"theta": 0.5, "n": 7},
+        "evaluate": {"seeds": [1, 2]},
+        "trace": {"own": True},
+    }
+    with pytest.raises(ConfigError, match=r"score.theta is of type object"):
+        list(override_texts({"score": {"theta": object()}}))
+
+
+def test_no_section_of_names_is_the_default(tmp_path: Path) -> None:
+    from divtok.api.runs import _settled
+
+    names = [
+        name for name, hint in get_type_hints(RunKeys).items() if "Mapping[str, str" in str(hint)
+    ]
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({**SMALL, "revisions": {"a": "b"}}))
+    for empty in (None, {}):
+        settled = _settled(file, override_texts(dict.fromkeys(names, empty)))
+        assert "revisions" in names
+        assert settled == _settled(SMALL, [])
+    with pytest.raises(ConfigError, match=r"revisions.a/b is None"):
+        _settled(SMALL, override_texts({"revisions": {"a/b": None}}))
 
 
 def test_every_key_of_a_config_is_a_keyword() -> None:

@@ -280,3 +280,12 @@ def test_fit_refuses_what_does_not_go_together(
 
 def test_fit_from_a_run_that_is_not_there(divtok: Command, tmp_path: Path) -> None:
     assert divtok("fit", "--run", tmp_path / "none").code == EXIT_ERROR
+
+
+def test_grading_changes_nothing_but_grades(divtok: Command, imported: Path) -> None:
+    before = (imported / "run.yaml").read_text()
+    for override in ("samples=9", "protocol=letter", "trace.auxiliary=nosuch"):
+        said = divtok("grade", str(imported), override)
+        assert said.code == EXIT_USAGE
+        assert f"'{override}' changes more than the grades" in said.error_line
+    assert (imported / "run.yaml").read_text() == before

@@ -169,7 +169,7 @@ def test_ranking_only_has_no_ece_and_says_so():
     # The four correct come first, then errors 1..4 among 5..8.
     assert found.aurc == pytest.approx((1 / 5 + 2 / 6 + 3 / 7 + 4 / 8) / 8)
     assert found.clipped == 0
-    assert found.reason == "ranking only"
+    assert found.reason == "ranking only; no AUROC interval: all pairs are ranked alike (AUROC 1)"
 
 
 @pytest.mark.parametrize("verdict", ["correct", "incorrect"])

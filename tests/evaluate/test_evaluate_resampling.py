@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from level_samples import expanded_levels
+from scipy.special import expit, logit
+from scipy.stats import t
 
 from divtok.evaluate import metrics, resampling
 from divtok.evaluate.resampling import (
@@ -30,7 +32,9 @@ def copied(rows, metric, *, resamples, seed):
     for _ in range(resamples):
         drawn = np.concatenate([members[p] for p in rng.integers(len(members), size=len(members))])
         values.append(metric(score[drawn], correct[drawn]))
-    return np.quantile(values, expanded_levels(len(members)))
+    area, problems = metric(score, correct), len(members)
+    error = np.std(values) * np.sqrt(problems / (problems - 1)) / (area * (1 - area))
+    return expit(logit(area) + np.array([-1, 1]) * t.ppf(0.975, problems - 1) * error)
 
 
 def test_auroc_interval_equals_resampling_with_copies(rows):
@@ -38,6 +42,14 @@ def test_auroc_interval_equals_resampling_with_copies(rows):
     expected = copied(rows, metrics.auroc, resamples=200, seed=7)
     assert found is not None
     np.testing.assert_allclose([found.low, found.high], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("correct", "area"), [([True, True, False], 1), ([False, False, True], 0)])
+def test_pairs_that_are_all_ranked_alike_have_no_interval(correct, area):
+    rows = np.repeat([0.9, 0.8, 0.1], 40), np.repeat(correct, 40), np.arange(120)
+    found = auroc_interval(*rows, resamples=50, seed=0)
+    assert found.interval is None
+    assert found.reason == f"no AUROC interval: all pairs are ranked alike (AUROC {area})"
 
 
 @pytest.mark.parametrize("problems", [10, 30, 100, 1000])

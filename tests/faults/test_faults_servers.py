@@ -16,8 +16,9 @@ from scripted_server import Request, ScriptedServer, Step, chat, ok, refuse
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.endpoints.words import message_in, tidy
 from divtok.errors import ServerError
+from divtok.grade.model_judge import read_verdict
 from divtok.protocols.stated import read_candidates, read_object, read_rating
-from divtok.records import reason_kind
+from divtok.records import Verdict, reason_kind
 from divtok.stages.generate import generate
 from divtok.store.run import Run
 
@@ -196,3 +197,10 @@ def test_the_words_of_a_server_are_read_in_no_time(name: str) -> None:
     said: Any = tidy(message_in(HOSTILE_TEXTS[name]), "key")
     assert time.process_time() - begin < 0.5
     assert len(said) <= 300
+
+
+@pytest.mark.parametrize("sign", ["-", "*", " ", "\u2014"])
+def test_the_reply_of_a_judge_is_read_in_no_time(sign: str) -> None:
+    begin = time.monotonic()
+    assert read_verdict(sign * 100_000 + "x").verdict == Verdict.UNDETERMINED
+    assert time.monotonic() - begin < 1

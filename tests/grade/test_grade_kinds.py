@@ -40,6 +40,15 @@ def check(grader: str, gold: str, answer: str, verdict: Verdict) -> None:
         ("B", "A and B", OPEN),
         ("1", "B", OPEN),  # counted from nought or from one
         ("Paris", "B", OPEN),
+        # Several options are no choice; what only looks like one is the text of the first.
+        *(("B", answer, OPEN) for answer in ("(B) or (C)", "B) and C)", "B. C.", "B. C", "B: C")),
+        *(("B", answer, OPEN) for answer in ("B) 5 or C) 6", "B) 5 or C", "B. 5 C. 6")),
+        *(("B", answer, OPEN) for answer in ("B. Paris or C. Rome", "(b) or (c)", "B) 5; C) 6")),
+        *(("B", answer, RIGHT) for answer in ("B) 5", "(B) A car or a bus", "B. George W. Bush")),
+        *(("B", answer, RIGHT) for answer in ("(B) 10 m/s", "B) f(x, y)", "B. x or y", "B) 5 V.")),
+        *(("D", answer, RIGHT) for answer in ("D) Both A and B", "(D) Both (A) and (B)")),
+        *(("D", answer, RIGHT) for answer in ("D. A and B", "D. vitamins B and C", "D) (D)")),
+        ("(B) 5 or C) 6", "B) 5 or C) 6", RIGHT),
     ],
 )
 def test_a_choice(gold: str, answer: str, verdict: Verdict) -> None:
@@ -65,6 +74,21 @@ def test_a_choice(gold: str, answer: str, verdict: Verdict) -> None:
         ("C++", "C", WRONG),
         ("valid", "invalid", WRONG),
         ("ant bee", "bee ant", WRONG),
+        # An article stands before a word; any other A is a letter.
+        *(("A", answer, RIGHT) for answer in ("A.", "(A)", "'a'", "the A")),
+        ("Vitamin A", "the vitamin a.", RIGHT),
+        ("Vitamin A", "vitamin", WRONG),
+        ("hepatitis A", "hepatitis", WRONG),
+        ("B", "A, B", WRONG),
+        ("B", "A B", WRONG),
+        ("cat", "*The* 'cat'", RIGHT),
+        ("5 apples", "a 5 apples", RIGHT),
+        ("the", "The.", RIGHT),
+        ("5!", "5! ", RIGHT),
+        ("5!", "5", WRONG),
+        ("5!!", "5!", WRONG),
+        ("-5", "\N{MINUS SIGN}5", RIGHT),
+        ("\N{MINUS SIGN}5", "5", WRONG),
     ],
 )
 def test_a_text(gold: str, answer: str, verdict: Verdict) -> None:
@@ -122,6 +146,7 @@ def test_json(gold: str, answer: str, verdict: Verdict) -> None:
     [
         ("choice", "1", "A", "gold_unread"),
         ("choice", "A", "1", "answer_unread"),
+        ("choice", "A", "A) or B)", "several_options"),
         ("regex", "(", "A", "gold_unread"),
         ("json", "x", "1", "gold_unread"),
         ("json", "1", "x", "answer_unread"),

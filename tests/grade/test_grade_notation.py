@@ -74,6 +74,10 @@ def test_the_same_value_is_correct(gold: str, answer: str) -> None:
         ("(1,2)", "(2,1)"),
         ("x = 1, y = 2", "2, 1"),
         ("1, 2", "1, 2, 3"),
+        # Brackets of their own around a list, which once were read without end.
+        ("((1,2))", "((1,3))"),
+        ("((1,2),(3,4))", "((1,2),(3,5))"),
+        (r"\{(1,2),((3,4))\}", r"\{(1,2),((3,5))\}"),
         (r"1 \pm \sqrt2", r"1+\sqrt2"),
         (r"\frac\pi2", r"\frac\pi3"),
         ("1+2i", "1-2i"),

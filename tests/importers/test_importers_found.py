@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,15 @@ def test_a_broken_table_is_refused(tmp_path: Path, data: bytes, why: str) -> Non
     path.write_bytes(data)
     with pytest.raises(DataError, match=why):
         rows_of(path, "csv", generator="m")
+
+
+def test_many_columns_are_checked_for_double_names_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",".join([*(f"column {n}" for n in range(30_000)), "column 7"]) + "\n")
+    started = time.process_time()
+    with pytest.raises(DataError, match="names a column twice: 'column 7'"):
+        rows_of(path, "csv")
+    assert time.process_time() - started < 3
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from console import Command
 from importers_samples import all_rows, rows_of, write_lines
@@ -12,6 +15,7 @@ from importers_samples import all_rows, rows_of, write_lines
 from divtok.errors import DataError
 from divtok.grade import grade_answer
 from divtok.importers import BadRow, Imported, ImportOptions, read_rows
+from divtok.importers.imported import gold_answer
 from divtok.records import Verdict
 
 ROW = {"id": "a", "question": "How many eggs?", "response": "1,250", "model": "m"}
@@ -45,6 +49,31 @@ def write(tmp_path: Path, *golds: Any) -> Path:
 def test_the_answer_of_a_gold_text(tmp_path: Path, gold: str, answer: str) -> None:
     (row,) = rows_of(write(tmp_path, gold), "jsonl")
     assert row.answer == answer
+
+
+@pytest.mark.parametrize(
+    ("golds", "answers"),
+    [
+        ([3.0, 2.5, -0.0, None], ["3", "2.5", "0", None]),
+        ([1e300], ["1e+300"]),
+        ([Decimal("3.00"), Decimal("2.50"), Decimal("100.00")], ["3", "2.5", "100"]),
+        ([Decimal(1200)], ["1200"]),
+    ],
+)
+def test_numbers_of_typed_columns(
+    tmp_path: Path, golds: list[Any], answers: list[str | None]
+) -> None:
+    rows = [{**ROW, "id": f"p{n}", "question": f"p{n}"} for n in range(len(golds))]
+    path = tmp_path / "a.parquet"
+    columns = pa.Table.from_pylist(rows).append_column("answer", pa.array(golds))
+    pq.write_table(columns, path)
+    assert [row.answer for row in rows_of(path, "parquet")] == answers
+
+
+def test_decimals_that_are_no_number() -> None:
+    assert gold_answer(Decimal("NaN"), "here") is None
+    with pytest.raises(DataError, match="neither text nor a finite number"):
+        gold_answer(Decimal("Infinity"), "here")
 
 
 def test_a_response_is_graded_against_the_answer_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from importers_samples import (
     FAILING_LOG,
     LM_EVAL,
     REASONING_LOG,
+    SAMPLES,
     write_lines,
 )
 
@@ -84,6 +86,77 @@ def test_the_same_files_again_change_nothing(tmp_path: Path) -> None:
     assert copy.already
     assert copy.notes == ["copy.eval: the same content was imported as failing.eval"]
     assert stored(folder) == before
+
+
+@pytest.mark.parametrize("packed", ["neither", "first", "second"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_copies_one_counts(tmp_path: Path, packed: str, at_once: bool) -> None:
+    plain = write_lines(tmp_path / "plain", [line("q", "1"), line("q", "2")]).read_bytes()
+    files = [
+        tmp_path / ("a.jsonl.gz" if packed == "first" else "a.jsonl"),
+        tmp_path / ("b.jsonl.gz" if packed == "second" else "b.jsonl"),
+    ]
+    for file in files:
+        file.write_bytes(gzip.compress(plain) if file.suffix == ".gz" else plain)
+    folder = tmp_path / "run"
+    if at_once:
+        first, copy = brought(folder, *files)
+    else:
+        (first,), (copy,) = brought(folder, files[0]), brought(folder, files[1])
+    assert not first.already
+    assert (copy.name, copy.already, copy.rows) == (files[1].name, True, 2)
+    assert copy.notes == [f"{files[1].name}: the same content was imported as {files[0].name}"]
+    assert list(_sections(folder)) == [f"import {files[0].name}"]
+    assert [t.sample for t in Run.open(folder).trajectories.read()] == [0, 1]
+    before = stored(folder)
+    assert [found.already for found in brought(folder, *files)] == [True, True]
+    assert stored(folder) == before
+
+
+def test_a_packed_file_beside_its_unpacked_one_counts_once(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    path = write_lines(logs / "a.jsonl", [line("q")])
+    (logs / "a.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    found = brought(tmp_path / "run", logs)
+    assert [(file.name, file.already) for file in found] == [
+        ("a.jsonl", False),
+        ("a.jsonl.gz", True),
+    ]
+    assert len(Run.open(tmp_path / "run").trajectories.read()) == 1
+
+
+def test_packed_files_of_earlier_versions_are_known_by_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(line("q")).encode()))
+    folder = tmp_path / "run"
+    brought(folder, path)
+    run = Run.open(folder)
+    with run.lock():
+        manifest = run.manifest() or {}
+        del manifest["import a.jsonl.gz"]["content"]
+        run.write_manifest(manifest)
+    copy = shutil.copy(path, tmp_path / "b.jsonl.gz")
+    unpacked = tmp_path / "c.jsonl"
+    unpacked.write_bytes(gzip.decompress(path.read_bytes()))
+    assert [found.already for found in brought(folder, path, copy, unpacked)] == [True] * 3
+    assert len(Run.open(folder).trajectories.read()) == 1
+
+
+def test_a_file_that_is_left_out_has_copies_that_are_left_out(tmp_path: Path) -> None:
+    choice = next((SAMPLES / "lm-eval-tasks").glob("samples_sums_choice_*"))
+    hashes = next((SAMPLES / "lm-eval-tasks").glob("samples_sums_hashes_*"))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in ("samples_a.jsonl", "samples_b.jsonl"):
+        shutil.copy(choice, logs / name)
+    options = ImportOptions(generator="m")
+    with pytest.raises(DataError, match="multiple-choice or log-likelihood task"):
+        brought(tmp_path / "run", logs, options=options)
+    shutil.copy(hashes, logs / "samples_c.jsonl")
+    (found,) = brought(tmp_path / "run", logs, options=options)
+    assert found.name == "samples_c.jsonl"
+    assert "left out: samples_b.jsonl has the same content as samples_a.jsonl" in found.notes
 
 
 def test_a_changed_file_is_refused_with_the_difference(tmp_path: Path) -> None:

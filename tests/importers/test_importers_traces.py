@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from importers_samples import SAMPLES, all_rows, rows_of, write_lines
 from divtok.errors import DataError
 from divtok.importers import BadRow
 from divtok.importers.found import found_files
+from divtok.importers.importer import Line
 
 MLFLOW = SAMPLES / "mlflow" / "traces.json"
 PHOENIX = SAMPLES / "phoenix" / "spans.json"
@@ -205,6 +207,34 @@ def test_another_object_is_named_or_set_aside(
         all_rows(path, file_format)
     (row,) = all_rows(path, file_format, skip_bad=True)
     assert isinstance(row, BadRow)
+
+
+def test_several_choices_are_never_dropped_in_silence(tmp_path: Path) -> None:
+    choices = [{"message": ANSWER}, {"message": {**ANSWER, "content": "3"}}]
+    path = written(tmp_path / "a.json", trace("1 + 1?", {"choices": choices}))
+    with pytest.raises(DataError, match=r"item 1: what came out has 2 choices.*--column response="):
+        all_rows(path, "langfuse")
+    (row,) = all_rows(path, "langfuse", skip_bad=True)
+    assert isinstance(row, BadRow)
+    columns = {"response": "output.choices.1.message"}
+    assert [row.response for row in rows_of(path, "langfuse", columns=columns)] == ["3"]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_may_begin_with_a_byte_order_mark(tmp_path: Path, indent: int | None) -> None:
+    traces = json.loads(MLFLOW.read_text())["traces"]
+    path = tmp_path / "list.json"
+    path.write_bytes(codecs.BOM_UTF8 + json.dumps(traces, indent=indent).encode())
+    assert found_files([path]).format == "mlflow"
+    assert told(rows_of(path, "mlflow")) == SAID
+
+
+def test_spans_of_phoenix_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(*_: Any) -> bool:
+        raise AssertionError("this takes quadratic time")
+
+    monkeypatch.setattr(Line, "__eq__", compare)
+    assert told(rows_of(PHOENIX, "phoenix")) == SAID
 
 
 def test_no_traces_at_all(tmp_path: Path) -> None:

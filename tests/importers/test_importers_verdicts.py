@@ -20,8 +20,8 @@ from importers_samples import (
 )
 
 from divtok.errors import DataError, NothingScoredError, UsageError
-from divtok.importers import Imported, ImportOptions
-from divtok.importers.verdicts import is_verdict, their_verdict
+from divtok.importers import Imported, ImportOptions, read_rows
+from divtok.importers.verdicts import is_plain_verdict, is_verdict, their_verdict
 from divtok.records import TheirVerdict, Verdict, reason_kind
 from divtok.stages.grade import grade
 from divtok.stages.import_files import import_files
@@ -54,10 +54,10 @@ def graded(run: Run, *overrides: str) -> list[Any]:
         (0, "incorrect", None),
         (1.0, "correct", None),
         ("0", "incorrect", None),
-        ("C", "correct", None),
+        ("yes", "correct", None),
         (" Incorrect ", "incorrect", None),
-        ("N", "unanswered", None),
-        ("P", "undetermined", "partial_score"),
+        ("unanswered", "unanswered", None),
+        ("C", "undetermined", "no_verdict"),
         (0.5, "undetermined", "partial_score"),
         ("0.25", "undetermined", "partial_score"),
         (4, "undetermined", "no_verdict"),
@@ -74,10 +74,37 @@ def test_what_a_score_means(value: Any, verdict: str, kind: str | None) -> None:
     assert is_verdict(value) == (kind != "no_verdict")
 
 
+@pytest.mark.parametrize(
+    ("value", "verdict", "kind"),
+    [
+        ("C", "correct", None),
+        ("I", "incorrect", None),
+        ("N", "unanswered", None),
+        ("P", "undetermined", "partial_score"),
+    ],
+)
+def test_letters_are_verdicts_where_the_importer_says_so(
+    value: str, verdict: str, kind: str | None
+) -> None:
+    found = their_verdict("s", value, letters=True)
+    assert found is not None
+    assert (found.verdict.value, reason_kind(found.reason)) == (verdict, kind)
+    assert not is_verdict(value)
+
+
+def test_a_tool_that_is_undetermined_itself_is_quoted() -> None:
+    found = their_verdict("s", "Undetermined")
+    assert found is not None
+    assert found.verdict == Verdict.UNDETERMINED
+    assert str(found.reason) == "the tool that wrote the file says 'Undetermined'"
+    assert reason_kind(found.reason) == "no_verdict"
+
+
 @pytest.mark.parametrize("value", [None, float("nan"), ""])
 def test_no_score_is_no_verdict(value: Any) -> None:
     assert their_verdict("s", value) is None
     assert is_verdict(value)
+    assert is_plain_verdict(value)
 
 
 def test_metrics_of_lm_eval_are_named_as_in_its_results() -> None:
@@ -136,6 +163,66 @@ def test_a_column_of_correct_answers_is_no_verdict(tmp_path: Path) -> None:
     assert said_by(rows_of(path, "jsonl", columns={"id": ""})) == [{}, {}]
     named = rows_of(path, "jsonl", columns={"id": "", "verdict": "correct"})
     assert said_by(named)[0] == {"correct": "undetermined"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["yes", "no"], ["no", "no"], ["C", "I"], ["pass", "fail"], [True, "error"], ["N", True], [2]],
+)
+def test_what_may_be_answers_is_told_and_not_taken(tmp_path: Path, values: list[Any]) -> None:
+    path = table(tmp_path, correct=values)
+    rows, notes = read_rows(path, ImportOptions("jsonl", columns={"id": ""}))
+    assert [row.verdicts for row in rows if isinstance(row, Imported)] == [()] * len(values)
+    shown = next(value for value in values if value is not True)
+    assert notes[1:] == [
+        f"{path}: 'correct' may hold something else than verdicts ('{shown}'), so it is not taken "
+        "for them; --column verdict=correct takes it"
+    ]
+    for column in ("correct", ""):
+        columns = {"id": "", "verdict": column}
+        _, notes = read_rows(path, ImportOptions("jsonl", columns=columns))
+        assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([True, False, None], ["correct", "incorrect", None]),
+        ([1, 0, 0.5], ["correct", "incorrect", "undetermined"]),
+        (["1", "0.0", ""], ["correct", "incorrect", None]),
+        (["True", "false", "TRUE"], ["correct", "incorrect", "correct"]),
+        (["correct", "Incorrect", "right", "wrong"], ["correct", "incorrect"] * 2),
+    ],
+)
+def test_what_can_hardly_be_answers_is_taken(
+    tmp_path: Path, values: list[Any], said: list[str | None]
+) -> None:
+    path = table(tmp_path, correct=values)
+    rows, notes = read_rows(path, ImportOptions("jsonl", columns={"id": ""}))
+    found = said_by([row for row in rows if isinstance(row, Imported)])
+    assert [verdicts.get("correct") for verdicts in found] == said
+    assert len(notes) == 1
+
+
+def test_a_named_column_keeps_what_is_no_verdict(tmp_path: Path) -> None:
+    path = table(tmp_path, correct=["yes", "fail", "error"])
+    rows = rows_of(path, "jsonl", columns={"id": "", "verdict": "correct"})
+    assert [row.verdicts[0].verdict.value for row in rows] == [
+        "correct",
+        "incorrect",
+        "undetermined",
+    ]
+    assert str(rows[2].verdicts[0].reason) == "'error' is neither right nor wrong"
+
+
+def test_the_same_verdict_with_another_extracted_answer_is_no_contradiction(
+    tmp_path: Path,
+) -> None:
+    same = {"question": "q", "response": "1", "model": "m", "sample": 0, "correct": True}
+    first = write_lines(tmp_path / "a.jsonl", [{**same, "extracted": "1"}])
+    second = write_lines(tmp_path / "b.jsonl", [{**same, "extracted": "1.0"}])
+    run = brought(tmp_path / "run", first, second, benchmark="b")
+    assert [(v.verdict.value, v.extracted) for v in run.verdicts.read()] == [("correct", "1")]
 
 
 def test_verdicts_are_a_table_and_old_ones_stay(tmp_path: Path) -> None:

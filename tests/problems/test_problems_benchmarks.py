@@ -15,6 +15,7 @@ from divtok.errors import DataError, MissingExtraError, UsageError
 from divtok.problems import benchmarks
 from divtok.problems.benchmark import BENCHMARKS, load_benchmark, problems_digest
 from divtok.problems.sources import HubSource
+from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Problem
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "benchmarks"
@@ -95,7 +96,7 @@ def test_the_embedded_benchmarks_never_change(name: str, digest: str) -> None:
 
 
 def test_benchmarks_are_maths_unless_they_say_otherwise() -> None:
-    ways = {b.name: (b.protocol, b.grader) for b in BENCHMARKS}
+    ways = {b.name: (b.protocol, b.grader or PROTOCOLS.get(b.protocol).grader) for b in BENCHMARKS}
     letters, texts = ("letter", "choice"), ("text", "text")
     assert {name: w for name, w in ways.items() if w != ("cot", "maths")} == {
         "gsm8k": ("hashes", "maths"),

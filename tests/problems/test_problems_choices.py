@@ -39,6 +39,13 @@ def test_the_right_one_by_letter_by_index_and_by_text(
     assert found == Problem("1", "made_up", ASKED + "\nC. 3", letter)
 
 
+def test_options_may_repeat_where_the_right_one_is_clear() -> None:
+    repeated = {"options": ["ant", "bee", "bee"]}
+    by_letter, by_text = (Fields("q", gold=gold, options="options") for gold in ("letter", "text"))
+    assert problem(by_letter, **repeated, answer="A").answer == "A"
+    assert problem(by_text, **repeated, answer="ant").answer == "A"
+
+
 def test_options_in_fields_of_their_own() -> None:
     fields = Fields("q", gold="letter", options=("a", "b"))
     assert problem(fields, answer="A") == Problem("1", "made_up", ASKED, "A")
@@ -57,16 +64,16 @@ def test_wrong_options_are_shuffled_by_the_id_alone() -> None:
 @pytest.mark.parametrize(
     ("gold", "row", "message"),
     [
-        ("letter", {"answer": "D"}, "'answer' names none of the 3 options"),
-        ("letter", {"answer": "AB"}, "'answer' names none"),
+        ("letter", {"answer": "D"}, "'answer' does not name one of the 3 options"),
+        ("letter", {"answer": "AB"}, "'answer' does not name one"),
         ("letter", {"answer": " "}, None),
-        ("index", {"answer": 3}, "'answer' names none"),
-        ("index", {"answer": -1}, "'answer' names none"),
-        ("text", {"answer": "Ant"}, "'answer' names none"),
-        ("letter", {"answer": "A", "options": ["ant"]}, "not 2 to 26 different texts"),
-        ("letter", {"answer": "A", "options": ["ant", "ant"]}, "not 2 to 26 different texts"),
-        ("letter", {"answer": "A", "options": ["ant", None]}, "not 2 to 26 different texts"),
-        ("letter", {"answer": "A", "options": "ant, bee"}, "not 2 to 26 different texts"),
+        ("index", {"answer": 3}, "'answer' does not name one"),
+        ("index", {"answer": -1}, "'answer' does not name one"),
+        ("text", {"answer": "Ant"}, "'answer' does not name one"),
+        ("letter", {"answer": "A", "options": ["ant"]}, "not 2 to 26 texts"),
+        ("text", {"answer": "ant", "options": ["ant", "bee", "ant"]}, "does not name one"),
+        ("letter", {"answer": "A", "options": ["ant", None]}, "not 2 to 26 texts"),
+        ("letter", {"answer": "A", "options": "ant, bee"}, "not 2 to 26 texts"),
         ("letter", {"answer": "A", "options": ["ant", "be\x00e"]}, "holds a NUL"),
     ],
 )

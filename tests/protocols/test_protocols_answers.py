@@ -178,7 +178,43 @@ def test_a_text(text: str, expected: str | None) -> None:
         ("A. ant\nB. bee\nC. cow", None),
         ("**A**\nThis is wrong.\n**B**\nThis may be.", None),
         ("Answer choices: (A) ant (B) bee", None),
+        ("I don't think the answer is B.", None),
+        ("The wrong answer is B", None),
+        ("A wrong answer: B", None),
+        ("The answer is B? No, it cannot be.", None),
+        ("The answer is (B)?", None),
+        (r"The answer is not \boxed{B}", None),
+        ("B is not the correct answer. C is the correct answer.", "C"),
+        ("A or B is the correct answer.", None),
+        ("It is A or **B**.", None),
+        ("It is not A, so the answer is B.", "B"),
+        ("A is wrong so the answer is B.", "B"),
+        ("There is no doubt that the answer is B.", "B"),
+        ("I do not like A. The answer is B.", "B"),
+        *(
+            (f"Answer: {several}", None)
+            for several in ("A; B", "A (and C)", "B C", "B C D", "B. C.")
+        ),
+        *(
+            (f"Answer: {several}", None)
+            for several in ("B) C", "B) and C)", "B) 5 or C) 6", "(A) (C)")
+        ),
+        *((several, None) for several in ("(B) or (C)", "B) 5 or C) 6", "B. C.")),
+        *(
+            (f"Answer: {one}", "B")
+            for one in ("B (not C)", "B. E. coli", "B X-ray", "B (C is odd)")
+        ),
+        *((f"Answer: {one}", "B") for one in ("B) A car or a bus", "B - Paris", "B. Vitamin C")),
+        *((f"Answer: {one}", "B") for one in ("B; A is odd", "B;\nC is odd", "B; a car")),
+        ("The correct answer is C", "C"),
+        ("So the answer is (C) because (A) and (B) are odd.", "C"),
+        (r"\boxed{(C)}", "C"),
+        (r"\boxed{C. Paris}", "C"),
+        (r"\boxed{C) 5}", "C"),
         # Words and values that begin with a letter, or are one.
+        (r"\boxed{C_2H_5OH}", None),
+        (r"\boxed{C_{2}}", None),
+        (r"\boxed{B - A}", None),
         ("The answer is a mixture of both.", None),
         ("The answer is A mixture of both.", None),
         ("The answer is I think unknown", None),
@@ -234,51 +270,10 @@ def test_the_form_is_asked_for_and_the_question_stays_bare(protocol: str, form: 
 
 
 FRAGMENTS = [
-    *(
-        "the answer is ",
-        "Answer:",
-        "A:",
-        "####",
-        "**",
-        "*",
-        "`",
-        "$",
-        "$$",
-        "\\[",
-        "\\]",
-        "\\boxed{",
-    ),
-    *(
-        "{",
-        "}",
-        "[",
-        "]",
-        '"',
-        "(",
-        ")",
-        ". ",
-        ".",
-        ",",
-        " or ",
-        "not ",
-        "because",
-        "\n",
-        "\n\n",
-        " ",
-    ),
-    *(
-        "A",
-        "b",
-        "C)",
-        "18",
-        "1.5",
-        "Dr.",
-        "\\text{",
-        "option ",
-        "is the correct answer",
-        "true",
-        "é",
-    ),
+    *("the answer is ", "Answer:", "A:", "####", "**", "*", "`", "$", "$$", "\\[", "\\]"),
+    *("\\boxed{", "{", "}", "[", "]", '"', "(", ")", ". ", ".", ",", " or ", "not ", "because"),
+    *("\n", "\n\n", " ", "A", "b", "C)", "18", "1.5", "Dr.", "\\text{", "option "),
+    *("is the correct answer", "true", "é"),
 ]
 
 
@@ -325,6 +320,7 @@ COUNT = 50_000
             "answer: \\text{",
             "the answer is (A) or ",
         ),
+        *("answer: A) or ", "answer: A (and ", "A is wrong if the answer is "),
     ],
 )
 def test_hostile_text_takes_linear_time(hostile: str, protocol: str) -> None:

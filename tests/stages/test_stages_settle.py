@@ -65,6 +65,21 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, llamas: tuple[Path, Path
     assert given.sampling_for(given.generator_presets()[0]).temperature == 1.5
 
 
+def test_a_run_keeps_the_theta_it_was_scored_with(
+    tmp_path: Path, llamas: tuple[Path, Path]
+) -> None:
+    q, p = llamas
+    run = Run.create_or_open(tmp_path / "run")
+    first = settled(run, config_for(p, q))
+    assert first.fitted_theta is None
+    scored = first.score.model_copy(update={"theta": 0.3, "without_theta": False})
+    with run.lock():
+        run.write_config(to_yaml(first.model_copy(update={"score": scored})))
+    assert settled(run, config_for(p, q)).fitted_theta == 0.3
+    assert settled(run, config_for(p, q, "score.theta=0.4")).fitted_theta == 0.4
+    assert settled(run, config_for(q, p)).fitted_theta is None  # another pair
+
+
 def test_wrong_values_in_a_file_are_named(tmp_path: Path, llamas: tuple[Path, Path]) -> None:
     q, p = llamas
     run = Run.create_or_open(tmp_path / "run")

@@ -107,13 +107,19 @@ class Confidences(Shown):
     @overload
     def __getitem__(self, index: int) -> Result | None: ...
     @overload
+    def __getitem__(self, index: slice) -> list[Result | None]: ...
+    @overload
     def __getitem__(self, index: str) -> Confidences: ...
-    def __getitem__(self, index: int | str) -> Result | Confidences | None:
+    def __getitem__(
+        self, index: int | slice | str
+    ) -> Result | list[Result | None] | Confidences | None:
         if isinstance(index, str):
             if index not in self.estimators:
                 known = ", ".join(self.estimators)
                 raise UsageError(f"'{index}' was not scored.", next_step=f"There are: {known}.")
             return replace(self, place=self.estimators.index(index))
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
         row = self.rows[index]
         if row.counts is not None and row.trace is None:
             raise UsageError(
@@ -269,11 +275,15 @@ def _confidences(
     return Confidences(asked, found)
 
 
-def _batch(asked: Scoring, start: int, given: Sequence[tuple[Any, ...]]) -> list[Scored]:
+def _batch(asked: Scoring, start: int, given: Sequence[tuple[Any, ...] | Reason]) -> list[Scored]:
     """One for each question and response, whatever they are."""
     found: dict[int, Scored] = {}
     rows: list[tuple[int, Row]] = []
-    for place, (question, response) in enumerate(given):
+    for place, values in enumerate(given):
+        if isinstance(values, Reason):
+            found[place] = asked.unscored(None, values)
+            continue
+        question, response = values
         row = _row(asked, str(start + place), question, response)
         if isinstance(row, Reason):
             found[place] = asked.unscored(response, row)

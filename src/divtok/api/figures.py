@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from divtok.api.batch import Confidences
+from divtok.api.rows import is_missing
 from divtok.api.tables import Records
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
@@ -36,7 +37,7 @@ Outcomes: TypeAlias = "Iterable[bool | float | str | Grade | None]"
 
 
 def evaluate(
-    confidences: Values | Mapping[str, Iterable[float | None]],
+    confidences: Values | Mapping[str, Values],
     correct: Outcomes,
     problem_ids: Iterable[str] | None = None,
     *,
@@ -72,7 +73,7 @@ def evaluate(
         generator=generator,
         problem_id=ids,
         verdict=verdicts,
-        truncated=[False] * n if truncated is None else [bool(cut) for cut in truncated],
+        truncated=[False] * n if truncated is None else _truncated(truncated),
         length=[0] * n,
         count=[None] * n,
         columns=columns,
@@ -181,9 +182,9 @@ def sweep(
     confidences: Confidences,
     correct: Outcomes,
     *,
-    divergence: Sequence[str] = ("jsd",),
-    n: Sequence[int] = (10,),
-    k: Sequence[int] = (4,),
+    divergence: str | Sequence[str] = ("jsd",),
+    n: int | Sequence[int] = (10,),
+    k: int | Sequence[int] = (4,),
     a: float = 0.95,
     b: float = 0.05,
     draws: int = 5,
@@ -209,7 +210,7 @@ def sweep(
         for trace, outcome in zip(_traces(confidences, len(outcomes)), outcomes, strict=True)
         if outcome is not None and trace is not None and trace.status == "ok"
     ]
-    pair, names = confidences.scoring.pair, list(dict.fromkeys(divergence))
+    pair, names = confidences.scoring.pair, list(dict.fromkeys(_several(divergence)))
     counted = count_traces(
         used,
         p=pair.p.name,
@@ -218,23 +219,53 @@ def sweep(
         excluded=len(outcomes) - len(used),
     )
     protocol = Protocol(draws=draws, cap=cap, bins=bins)
-    swept = sweep_all([counted], names, n=n, k=k, a=a, b=b, protocol=protocol)
+    swept = sweep_all([counted], names, n=_several(n), k=_several(k), a=a, b=b, protocol=protocol)
     return Records(SweptRow, (row for s in swept for row in swept_rows(s, confidences.theta)))
 
 
-def _columns(given: Values | Mapping[str, Iterable[float | None]]) -> list[ScoreColumn]:
+def _several(given: Any) -> list[Any]:
+    """One value, or several."""
+    one = isinstance(given, str) or not isinstance(given, Iterable)
+    return [given] if one else list(cast(Iterable[Any], given))
+
+
+def _columns(given: Values | Mapping[str, Values]) -> list[ScoreColumn]:
     if isinstance(given, Confidences):
-        found = [given[name] for name in given.estimators]
-        return [ScoreColumn(c.estimator, c.values, c.params) for c in found]
+        given = {name: given[name] for name in given.estimators}
     lists: Any = given if isinstance(given, Mapping) else {"confidence": given}
-    named = cast(Mapping[str, Iterable[float | None]], lists)
-    return [ScoreColumn(name, _numbers(values)) for name, values in named.items()]
+    return [_column(name, values) for name, values in cast(Mapping[str, Values], lists).items()]
+
+
+def _column(name: str, values: Values) -> ScoreColumn:
+    if isinstance(values, Confidences):
+        return ScoreColumn(name, values.values, values.params)
+    return ScoreColumn(name, _numbers(values))
 
 
 def _numbers(given: Iterable[float | None]) -> list[float | None]:
-    """A frame has NaN where nothing is known."""
-    values = [None if value is None else float(value) for value in given]
-    return [None if value is None or np.isnan(value) else value for value in values]
+    values = [None if is_missing(value) else _number(value) for value in given]
+    return [None if is_missing(value) else value for value in values]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{value!r} is not a confidence.",
+            next_step="Give numbers, None where there is none, or what divtok.confidences gave.",
+        ) from error
+
+
+def _truncated(given: Iterable[Any]) -> list[bool]:
+    cut = list(given)
+    unknown = [row for row, value in enumerate(cut) if is_missing(value)]
+    if unknown:
+        raise UsageError(
+            f"truncated does not say whether row {unknown[0]} was cut.",
+            next_step="Give True or False for each row.",
+        )
+    return [bool(value) for value in cut]
 
 
 def _verdict(outcome: Any) -> str:
@@ -242,7 +273,7 @@ def _verdict(outcome: Any) -> str:
         return outcome.verdict
     if isinstance(outcome, str):
         return outcome  # an unknown one is refused where verdicts are checked
-    if outcome is None or outcome != outcome:  # NaN: a frame's empty cell
+    if is_missing(outcome):
         return Verdict.UNDETERMINED
     if outcome not in (0, 1):
         raise UsageError(

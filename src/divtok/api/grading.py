@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from divtok.api.rows import RowsLike, cells, fields_of
+import numpy as np
+
+from divtok.api.rows import RowsLike, at_hand, cells, fields_of, is_missing
 from divtok.api.scoring import not_text
 from divtok.api.tables import Records
-from divtok.errors import UsageError
 from divtok.grade import grade_trajectories, judge_answer
-from divtok.grade.answers import clean_gold
-from divtok.grade.grader import DEFAULT_GRADER, DEFAULT_TIME_LIMIT, DEFAULT_WORKERS
-from divtok.records import Grade, Trajectory
+from divtok.grade.grader import DEFAULT_TIME_LIMIT, DEFAULT_WORKERS
+from divtok.protocols.protocol import PROTOCOLS
+from divtok.records import Grade, Reason, Trajectory, Verdict
 
 _SHOWN = ("key", "extracted", "verdict", "reason")
 
@@ -21,7 +23,7 @@ def grade(
     rows: RowsLike,
     *,
     columns: Mapping[str, str] | None = None,
-    grader: str = DEFAULT_GRADER,
+    grader: str | None = None,
     protocol: str = "cot",
     workers: int = DEFAULT_WORKERS,
     time_limit: float = DEFAULT_TIME_LIMIT,
@@ -30,8 +32,8 @@ def grade(
 
     `rows` are pairs (gold, answer), or dicts or a DataFrame with `gold` and `answer`; or with
     `gold` and `response`, whose final answer is looked for as the protocol says.
-    `columns={"gold": "target"}` says where else they are. A row that cannot be decided is
-    `undetermined`, with a reason.
+    `columns={"gold": "target"}` says where else they are. `grader` is by default the protocol's
+    own. A row that cannot be decided is `undetermined`, with a reason: one row never ends the call.
 
     Example:
         >>> import divtok
@@ -42,50 +44,59 @@ def grade(
         >>> [grade.verdict.value for grade in divtok.grade(rows)]
         ['correct', 'unanswered']
     """
-    if isinstance(rows, Iterator):
-        rows = list(rows)  # looked at twice
-    if "response" in fields_of(rows, columns):
-        given = cells(rows, ("gold", "response"), columns)
-        trajectories = [_trajectory(i, text, protocol) for i, (_, text) in enumerate(given)]
-        golds = [_gold(gold) for gold, _ in given]
-        found = grade_trajectories(
-            zip(trajectories, golds, strict=True),
-            grader=grader,
-            workers=workers,
-            time_limit=time_limit,
-        )
+    rows = at_hand(rows)
+    grader = PROTOCOLS.get(protocol).grader if grader is None else grader
+    kind = "response" if "response" in fields_of(rows, columns) else "answer"
+    given = [
+        (row, row) if isinstance(row, Reason) else (_text("gold answer", row[0]), row[1])
+        for row in cells(rows, ("gold", kind), columns)
+    ]
+    options: dict[str, Any] = {"grader": grader, "time_limit": time_limit}
+    if kind == "answer":
+        found = [_judged(str(i), gold, answer, options) for i, (gold, answer) in enumerate(given)]
         return Records(Grade, found, shown=_SHOWN)
-    given = cells(rows, ("gold", "answer"), columns)
-    return Records(
-        Grade,
-        [
-            _judged(str(i), _gold(gold), answer, grader=grader, time_limit=time_limit)
-            for i, (gold, answer) in enumerate(given)
-        ],
-        shown=_SHOWN,
+    graded = grade_trajectories(
+        (
+            (_trajectory(i, response, protocol), None if isinstance(gold, Reason) else gold)
+            for i, (gold, response) in enumerate(given)
+        ),
+        workers=workers,
+        **options,
     )
+    found = [
+        replace(grade, verdict=Verdict.UNDETERMINED, reason=gold)
+        if isinstance(gold, Reason)
+        else grade
+        for grade, (gold, _) in zip(graded, given, strict=True)
+    ]
+    return Records(Grade, found, shown=_SHOWN)
 
 
-def _judged(key: str, gold: Any, answer: object, **options: Any) -> Grade:
-    if answer is None or answer != answer:  # NaN: a frame's empty cell
-        answer = None
-    elif isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise UsageError(
-            f"The answer of row {key} is a {type(answer).__name__}, not text.",
-            next_step="Give answers as texts, or None where there is none.",
-        )
-    text = None if answer is None else str(answer)
+def _judged(key: str, gold: str | Reason | None, answer: object, options: dict[str, Any]) -> Grade:
+    text = answer if isinstance(answer, Reason) else _text("answer", answer)
+    for found in (gold, text):
+        if isinstance(found, Reason):
+            extracted = None if isinstance(text, Reason) else text
+            return Grade(key, extracted, Verdict.UNDETERMINED, found)
     judgement = judge_answer(gold=gold, answer=text, **options)
     return Grade(key, text, judgement.verdict, judgement.reason)
 
 
-def _gold(gold: Any) -> str | None:
-    return None if gold is None or gold != gold else clean_gold(gold)
+def _text(name: str, value: object) -> str | Reason | None:
+    """A number or a text as text; None where there is nothing, or why it is neither."""
+    if is_missing(value):
+        return None
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        try:
+            value = str(value)
+        except ValueError:  # Python writes 4,300 digits at most
+            return Reason("not_text", f"the {name} has too many digits to be written out")
+    return not_text(name, value) or str(value)
 
 
 def _trajectory(place: int, response: object, protocol: str) -> Trajectory:
     """A response as grading takes it; one that is no text has failed."""
-    why = not_text("response", response)
+    why = response if isinstance(response, Reason) else not_text("response", response)
     return Trajectory(
         key=str(place),
         problem_id=str(place),
@@ -94,7 +105,7 @@ def _trajectory(place: int, response: object, protocol: str) -> Trajectory:
         generator="",
         prompt_ids=(),
         token_ids=(),
-        text=response if isinstance(response, str) else "",
+        text=response if isinstance(response, str) and why is None else "",
         finish_reason="unknown" if why is None else "failed",
         protocol=protocol,
         sampling=None,

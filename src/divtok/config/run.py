@@ -346,7 +346,11 @@ class RunConfig(Section):
         if given := self.benchmark_graders.get(benchmark) or self.grade.grader:
             return given
         known = ways_of(benchmark, file=self.benchmark_file(benchmark))
-        return PROTOCOLS.get(self.protocol_for(benchmark)).grader if known is None else known.grader
+        if known is not None and known.grader is not None:
+            return known.grader
+        # Gold answers stay what they are, however a known benchmark is asked.
+        protocol = self.protocol_for(benchmark) if known is None else known.protocol
+        return PROTOCOLS.get(protocol).grader
 
     def protocols(self) -> list[str]:
         """Every protocol of the run, once each."""

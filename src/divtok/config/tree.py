@@ -9,7 +9,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from divtok.errors import ConfigError
 from divtok.strict_yaml import parse_yaml
@@ -51,14 +52,33 @@ def override_tree(tree: Mapping[str, Any], overrides: Sequence[str]) -> dict[str
 
 
 def override_texts(values: Mapping[str, Any]) -> Iterator[str]:
-    """`dotted.key=value` for values as Python has them; a mapping overrides key by key."""
+    """`dotted.key=value` for values as Python has them; a mapping overrides key by key.
+
+    A section of names that is None has no names, as by default.
+    """
     for key, value in values.items():
         # Names of models may hold dots.
         if isinstance(value, Mapping) and value and key != "own_sampling":
             below: Mapping[str, Any] = {f"{key}.{name}": each for name, each in value.items()}
             yield from override_texts(below)
+        elif key in _NAMED and value is None:
+            yield f"{key}={{}}"
         elif key.partition(".")[0] in _NAMED:
+            if value is None:
+                raise ConfigError(f"{key} is None.", next_step="Leave this name out, or set it.")
             yield f"{key}={value}"
         else:
             # JSON is YAML, and no text in it is taken for a number.
-            yield f"{key}={json.dumps(value, ensure_ascii=False, default=os.fspath)}"
+            yield f"{key}={json.dumps(value, ensure_ascii=False, default=partial(_plain, key))}"
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A path as text; numbers and arrays of numpy as those of Python."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise ConfigError(
+        f"{key} is of type {type(value).__name__}, which no config holds.",
+        next_step="Give a number, a text, or a list or mapping of them.",
+    )

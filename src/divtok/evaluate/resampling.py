@@ -1,4 +1,4 @@
-"""Resamples of whole problems, and the 95 % percentile interval of AUROC from them.
+"""Resamples of whole problems, and the 95 % interval of AUROC from them.
 
 Samples of one problem are alike, so whole problems are resampled, never single responses. Knows
 arrays and weights only: a resample is how often each problem was drawn, so nothing is copied.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import exp, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -65,7 +65,21 @@ def auroc_interval(
         return Resampled(
             None, f"no AUROC interval: {lost} of {resamples} resamples hold only one class"
         )
-    return Resampled(percentile_interval(values, problems))
+    point = float((below + up_to).sum()) / (2 * len(right) * len(wrong))
+    if not 0 < point < 1:
+        return Resampled(None, f"no AUROC interval: all pairs are ranked alike (AUROC {point:g})")
+    return Resampled(_logit_interval(point, values, problems))
+
+
+def _logit_interval(point: float, values: Floats, problems: int) -> Interval:
+    """t times the standard error on the scale of log-odds, where an area is nearly normal.
+
+    Resampled areas are skewed towards 0.5, so their percentiles begin too high.
+    """
+    error = float(values.std()) * sqrt(problems / (problems - 1)) / (point * (1 - point))
+    odds = point / (1 - point)
+    low, high = (odds * exp(sign * _t(problems - 1) * error) for sign in (-1, 1))
+    return Interval(low=low / (1 + low), high=high / (1 + high))
 
 
 def times_drawn(problems: int, resamples: int, seed: int, *, width: int) -> Iterator[Floats]:
@@ -87,8 +101,11 @@ def percentile_interval(values: Floats, problems: int) -> Interval:
     percentiles are those that Student's t would take (Hesterberg 2015, expanded percentiles).
     """
     freedom = max(problems - 1, 1)  # all resamples of one problem are alike
-    # Fisher's expansion of the quantile of t, exact to 0.001 from 10 problems on.
-    t = _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
-    level = _NORMAL.cdf(-sqrt(problems / freedom) * t)
+    level = _NORMAL.cdf(-sqrt(problems / freedom) * _t(freedom))
     low, high = np.quantile(values, (level, 1 - level))
     return Interval(low=float(low), high=float(high))
+
+
+def _t(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t: Fisher's expansion, exact to 0.001 from 10 on."""
+    return _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)

@@ -35,7 +35,7 @@ Given answer:
 
 End with a line that holds one word: yes where the answers are the same, no where they differ."""
 _PLACES = re.compile(r"\{(question|gold|answer)\}")
-_WORD = re.compile(r"\W*(?:answer|same)?\W*(yes|no)\W*", re.IGNORECASE)
+_WORD = re.compile(r"\W*+(?:(?:answer|same)\W*+)?(yes|no)\W*+", re.IGNORECASE)
 
 
 class ModelJudge(AbstractContextManager[Compare]):

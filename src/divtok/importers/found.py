@@ -6,6 +6,7 @@ a folder holds beside its logs is left out, and said; a file that was named has 
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import glob
 import json
@@ -121,10 +122,11 @@ def _glimpse(file: Path) -> Glimpse:
         with open_plain(file) as opened:
             start = opened.read(LARGEST_LINE)
             name = plain_name(file)
-            first = _json(start.lstrip().split(b"\n", 1)[0])
-            if first is None and start.lstrip()[:1] in (b"{", b"["):
+            text = start.removeprefix(codecs.BOM_UTF8).lstrip()
+            first = _json(text.split(b"\n", 1)[0])
+            if first is None and text[:1] in (b"{", b"["):
                 rest = opened.read(LARGEST_FILE) if len(start) == LARGEST_LINE else b""
-                first = _json(start + rest)
+                first = _json(text + rest)
     except OSError as error:
         raise DataError(
             f"The file {file} cannot be read ({error.strerror}).", next_step="Check the path."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from divtok.errors import DataError
@@ -13,6 +14,8 @@ LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
 # Responses that one request may have asked for: a failed request stands for that many rows.
 MOST_CHOICES = 256
+# Below it a float that is whole is the number that was written.
+_LARGEST_EXACT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,17 @@ def checked_name(value: Any, name: str, where: str) -> str:
 
 
 def gold_answer(value: Any, where: str) -> str | None:
-    """The gold answer as text; None where there is none, never the text "nan"."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    """The gold answer as text; None where there is none, never the text "nan".
+
+    Columns with a type write whole numbers as 3.0 or 3.00: the answer is 3.
+    """
+    if value is None or (isinstance(value, float | Decimal) and math.isnan(value)):
         return None
+    if isinstance(value, Decimal) and value.is_finite():
+        text = f"{value:f}"
+        value = text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
+        value = int(value)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if whole or (isinstance(value, float) and math.isfinite(value)):
         value = str(value)

@@ -29,7 +29,7 @@ from divtok.importers.imported import (
     shown,
 )
 from divtok.importers.importer import ImportOptions, Line, Rows, Tell, each, good_rows
-from divtok.importers.verdicts import is_verdict, their_verdict
+from divtok.importers.verdicts import is_plain_verdict, one_line, their_verdict
 from divtok.records import TheirVerdict
 
 # Every column that these lead to is a scorer of its own.
@@ -72,11 +72,16 @@ def read_lines(
 ) -> Rows:
     rows = good_rows(lines)
     found = find_columns(rows, given, source, joined=joined) if rows else {}
-    scorers = _scorers(rows, given, taken=found.values()) if rows else []
+    scorers, not_taken = _scorers(rows, given, taken=found.values()) if rows else ([], {})
     if found:
         parts = [f"{field} from '{found[field]}'" for field in found]
         parts += [f"verdict from '{scorer}'" for scorer in scorers]
         tell(f"{source}: {', '.join(parts)}")
+    for column, value in not_taken.items():
+        tell(
+            f"{source}: '{column}' may hold something else than verdicts ('{one_line(value)}'), so "
+            f"it is not taken for them; --column verdict={column} takes it"
+        )
     yield from each(lines, lambda line: [_imported(line, found, scorers)], skip_bad=skip_bad)
 
 
@@ -107,19 +112,24 @@ def find_columns(
 
 def _scorers(
     rows: Sequence[dict[str, Any]], given: Mapping[str, str], *, taken: Iterable[str]
-) -> list[str]:
-    """The columns with verdicts: the one that is named, or all with a usual name.
+) -> tuple[list[str], dict[str, Any]]:
+    """The columns with verdicts: the one that is named, or those with a usual name.
 
-    A name alone is not enough: `correct` may also hold the correct answer.
+    A name alone is not enough: `correct` may also hold the correct answer. Returns also the columns
+    that are not taken, each with the first value that need not be a verdict.
     """
     if _VERDICT in given:
-        return [given[_VERDICT]] if given[_VERDICT] else []
-    candidates = usual_columns(rows, _VERDICT, taken=[*taken, *given.values()])
-
-    def judges(column: str) -> bool:
-        return all(is_verdict(_known(value_at(row, column, None))) for row in rows)
-
-    return [column for column in candidates if judges(column)]
+        return [given[_VERDICT]] if given[_VERDICT] else [], {}
+    scorers: list[str] = []
+    not_taken: dict[str, Any] = {}
+    for column in usual_columns(rows, _VERDICT, taken=[*taken, *given.values()]):
+        values = (_known(value_at(row, column, None)) for row in rows)
+        others = [value for value in values if not is_plain_verdict(value)]
+        if others:
+            not_taken[column] = others[0]
+        else:
+            scorers.append(column)
+    return scorers, not_taken
 
 
 def _imported(line: Line, columns: Mapping[str, str], scorers: Sequence[str]) -> Imported:

@@ -144,11 +144,14 @@ class _Gathering:
         return problem
 
     def _said_of(self, row: Imported, trajectory: Trajectory) -> list[TheirVerdict]:
-        """The row's verdicts on its trajectory, as far as they are not there already."""
+        """The row's verdicts on its trajectory, as far as they are not there already.
+
+        What was extracted and the reason may differ; then the first one stays.
+        """
         found = [replace(verdict, key=trajectory.key) for verdict in row.verdicts]
         for verdict in found:
             there = self._verdicts.get((verdict.key, verdict.scorer), verdict)
-            if there != verdict:
+            if there.verdict != verdict.verdict:
                 raise fault(
                     row.where,
                     f"'{shown(verdict.scorer)}' calls the response {verdict.verdict.value}, and "

@@ -6,6 +6,7 @@ the response what it returned, whatever happened in between. Knows no tool.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ def trace_lines(path: Path) -> list[Line]:
     if plain_name(path).endswith((".jsonl", ".ndjson")):
         return json_lines(path)
     data = read_bytes(path, next_step="Export fewer traces at a time, or as JSONL.")
+    data = data.removeprefix(codecs.BOM_UTF8)
     if data.lstrip()[:1] == b"[":
         data = b'{"data": ' + data + b"}"
     found = object_in(data, str(path), largest=LARGEST_FILE)
@@ -127,8 +129,12 @@ def _outcome(trace: TraceOf, value: Any, where: str) -> Outcome:
         said = [m for m in value if isinstance(m, dict) and m.get("role") == "assistant"]
         value = said[-1] if said else None
     if isinstance(value, dict):
-        if isinstance(value.get("choices"), list) and value["choices"]:
-            return choice_outcome(value["choices"][0], "finish_reason", where)
+        choices = value.get("choices")
+        if isinstance(choices, list) and len(choices) > 1:
+            name_one = "Name one with --column response=PATH, or set such rows aside: --skip-bad."
+            raise fault(where, f"what came out has {len(choices)} choices", name_one)
+        if isinstance(choices, list) and choices:
+            return choice_outcome(choices[0], "finish_reason", where)
         if isinstance(value.get("output"), list):
             return responses_outcome(value, where)
         if "role" in value:

@@ -26,7 +26,7 @@ class Benchmark:
     summary: str
     source: Source
     protocol: str = "cot"  # how its questions are asked
-    grader: str = "maths"  # how its answers are judged
+    grader: str | None = None  # how its answers are judged; left out: as goes with the protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class BenchmarkFile:
     hub: HubSource | None = None
     file: FileSource | None = None  # its path is relative to the YAML file
     protocol: str = "cot"
-    grader: str = "maths"
+    grader: str | None = None
 
     def __post_init__(self) -> None:
         if len([s for s in (self.embedded, self.hub, self.file) if s is not None]) != 1:

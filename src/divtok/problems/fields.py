@@ -90,9 +90,9 @@ class Fields:
         if self.wrong is not None and gold is not None:
             options.append(gold.strip())
             random.Random(identity).shuffle(options)
-        if not 2 <= len(options) <= len(LETTERS) or len(set(options)) < len(options):
+        if not 2 <= len(options) <= len(LETTERS):
             raise DataError(
-                f"{where}: the options are not 2 to {len(LETTERS)} different texts.",
+                f"{where}: the options are not 2 to {len(LETTERS)} texts.",
                 next_step="Check 'options' or 'wrong' in the benchmark's file.",
             )
         for option in options:
@@ -109,20 +109,31 @@ class Fields:
         elif self.gold == "index":
             letter = dict(zip(map(str, range(len(options))), known, strict=True)).get(gold, "")
         else:
-            letter = dict(zip(options, known, strict=True)).get(gold.strip(), "")
+            fitting = [i for i, option in enumerate(options) if option == gold.strip()]
+            letter = known[fitting[0]] if len(fitting) == 1 else ""
         if letter not in tuple(known):
             raise DataError(
-                f"{where}: '{self.answer}' names none of the {len(options)} options.",
+                f"{where}: '{self.answer}' does not name one of the {len(options)} options.",
                 next_step="Check 'gold' in the benchmark's file.",
             )
         return letter
+
+    def _json(self, value: Any, where: str) -> str:
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{where}: '{self.answer}' is no JSON value ({error}).", next_step="Correct it."
+            ) from error
+        _check_text(text, self.answer, where)
+        return text
 
     def _gold(self, value: Any, where: str) -> str | None:
         """The gold answer as text; None where there is none, so that it is graded so."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return None
         if self.gold == "json":
-            return json.dumps(value, ensure_ascii=False)
+            return self._json(value, where)
         infinite = isinstance(value, float) and math.isinf(value)
         if infinite or isinstance(value, bool) or not isinstance(value, str | int | float):
             raise DataError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from divtok.compressed import open_plain, plain_name
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError, UsageError
@@ -78,9 +79,10 @@ def import_files(
 ) -> list[ImportedFile]:
     """Add files to a run, in this order. Needs the run's lock.
 
-    A file that is there already is left alone, and refused if it has changed. `family` gives the
-    pair that reads the trajectories unless another is named; left out, it stays as it is. `grading`
-    are overrides of the run's config, as in "grade.verdicts=theirs".
+    A file that is there already is left alone, and refused if it has changed; of files with the
+    same content, packed or not, the first counts. `family` gives the pair that reads the
+    trajectories unless another is named; left out, it stays as it is. `grading` are overrides of
+    the run's config, as in "grade.verdicts=theirs".
     """
     found = found_files(files, options.format)
     options, files = replace(options, format=found.format), found.files
@@ -90,10 +92,18 @@ def import_files(
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
     identities = {file: _identity(file, options) for file in files}
-    there = {file: _stored_as(run, file.name, identities[file]) for file in files}
+    contents = {file: _content(file, identities[file]) for file in files}
+    there = {f: _stored_as(run, f.name, identities[f], contents[f]) for f in files}
+    copies = _copies(there, contents)
+    files = [file for file in files if file not in copies]
     missing = [file for file in files if there[file] is None]
-    read, found_nothing = _all_rows(missing, options, found)
+    read, found_nothing = _all_rows(missing, options, found, most=len(files))
     files = [file for file in files if file in read or there[file] is not None]
+    found_nothing += [
+        f"left out: {copy.name} has the same content as {of.name}"
+        for copy, of in copies.items()
+        if of not in files
+    ]
     options, chosen = _with_protocol(run, trajectories, options, read)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
@@ -103,7 +113,8 @@ def import_files(
         if stored is not None:
             done.append(stored)
             continue
-        new = _new(file, options, identities[file], before, read.pop(file))
+        identity = {**identities[file], **_packed(identities[file], contents[file])}
+        new = _new(file, options, identity, before, read.pop(file))
         done.append(new)
         before = _after(before, new)
     done[0].notes[:0] = [*found.notes, *found_nothing, *chosen]
@@ -113,13 +124,35 @@ def import_files(
         run.note_maker(run.trajectories.layout.name, libraries())
     reports = [_store(run, item, named) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
-    return reports
+    by_file = dict(zip(files, reports, strict=True))
+    again = [_copy(by_file[of], copy.name) for copy, of in copies.items() if of in by_file]
+    return [*reports, *again]
+
+
+def _copies(
+    there: Mapping[Path, ImportedFile | None], contents: Mapping[Path, str]
+) -> dict[Path, Path]:
+    """Files that are not in the run, with the one of the same command that has the same content."""
+    first: dict[str, Path] = {}
+    for file in sorted(there, key=lambda file: there[file] is None):
+        first.setdefault(contents[file], file)
+    pairs = {file: first[contents[file]] for file in there if there[file] is None}
+    return {file: of for file, of in pairs.items() if of != file}
+
+
+def _copy(report: ImportedFile, name: str) -> ImportedFile:
+    """What is said of a file with the same content under another name: it adds nothing."""
+    note = f"{name}: the same content was imported as {report.name}"
+    return replace(report, name=name, already=True, notes=[note])
 
 
 def _all_rows(
-    files: Sequence[Path], options: ImportOptions, found: Found
+    files: Sequence[Path], options: ImportOptions, found: Found, *, most: int
 ) -> tuple[dict[Path, _Rows], list[str]]:
-    """The rows of every file; of a folder, files without responses are left out, with a note."""
+    """The rows of every file; of a folder, files without responses are left out, with a note.
+
+    Not all of the `most` files of a command can be left out.
+    """
     read: dict[Path, _Rows] = {}
     notes: list[str] = []
     for file in files:
@@ -127,7 +160,7 @@ def _all_rows(
             read[file] = read_rows(file, options)
         except NothingToReadError as error:
             notes.append(f"left out: {error.what}")
-            if file not in found.in_folder or len(notes) == len(found.files):
+            if file not in found.in_folder or len(notes) == most:
                 raise
     return read, notes
 
@@ -212,27 +245,43 @@ def _identity(file: Path, options: ImportOptions) -> dict[str, Any]:
     }
 
 
-def _stored_as(run: Run, name: str, identity: Mapping[str, Any]) -> ImportedFile | None:
+def _content(file: Path, identity: Mapping[str, Any]) -> str:
+    """The digest of what is in a file: for a packed one of what it unpacks to."""
+    return identity["sha256"] if plain_name(file) == file.name else _digest(file, unpacked=True)
+
+
+def _packed(identity: Mapping[str, Any], content: str) -> dict[str, str]:
+    return {} if content == identity["sha256"] else {"content": content}
+
+
+def _stored_as(
+    run: Run, name: str, identity: Mapping[str, Any], content: str
+) -> ImportedFile | None:
     """What the file brought when it was imported; None where it never was.
 
     A copy under another name is the same file: its samples must not be counted twice.
     """
     sections = file_sections(run)
-    copies = [n for n, section in sections.items() if section["sha256"] == identity["sha256"]]
+    # Packed files that earlier versions imported are known by their own bytes alone.
+    same = (content, identity["sha256"])
+    copies = [n for n, s in sections.items() if s.get("content") == content or s["sha256"] in same]
     known = name if name in sections else next(iter(copies), None)
     if known is None:
         return None
     section = sections[known]
-    check_or_write_manifest(run, {**section, **identity}, section=FILE_SECTION + known)
-    return ImportedFile(
-        name,
+    given = {**section, **identity}
+    if known != name:
+        given["sha256"] = section["sha256"]  # a packed copy has other bytes
+    check_or_write_manifest(run, given, section=FILE_SECTION + known)
+    found = ImportedFile(
+        known,
         section["rows"],
         section["trajectories"],
         section["repeated"],
         section["set_aside"],
         already=True,
-        notes=[] if known == name else [f"{name}: the same content was imported as {known}"],
     )
+    return found if known == name else _copy(found, name)
 
 
 def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
@@ -352,10 +401,13 @@ def _named(config: RunConfig, trajectories: Sequence[Trajectory]) -> RunConfig:
     )
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, *, unpacked: bool = False) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with open_plain(path) if unpacked else path.open("rb") as file:
+            found = hashlib.sha256()
+            while data := file.read(2**20):
+                found.update(data)
+            return found.hexdigest()
     except OSError as error:
         raise DataError(
             f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."

@@ -27,6 +27,12 @@ _BEHIND_RESPONSES = (
 
 def regrade(run: Run, overrides: Sequence[str] = (), *, retry_failed: bool = False) -> None:
     """trajectories -> grades, by the stored config and these overrides, which are remembered."""
+    for override in overrides:
+        if not override.startswith(("grade.", "benchmark_graders.")):
+            raise UsageError(
+                f"'{override}' changes more than the grades.",
+                next_step="Change only: grade, benchmark_graders.",
+            )
     config = stored_config(run, overrides)
     check_addresses(config)
     with run.lock():

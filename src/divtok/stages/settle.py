@@ -39,6 +39,7 @@ def settled(run: Run, config: RunConfig) -> RunConfig:
     own, samples = config.own_sampling, config.samples
     if before is not None:
         own, samples = before.own_sampling | own, samples or before.samples
+        config = _with_theta(config, before)
     sampled = [] if config.engine.open is None else config.generators or []
     found = {model: _own_sampling(config, model) for model in sampled if model not in own}
     new = {model: section for model, (section, _) in found.items()}
@@ -52,6 +53,15 @@ def settled(run: Run, config: RunConfig) -> RunConfig:
     if before is None:
         _say_theta(config)
     return resolve(config)
+
+
+def _with_theta(config: RunConfig, before: RunConfig) -> RunConfig:
+    """The theta that the run has, where its pairs stay the same and no other is given."""
+    given = config.score.theta is not None or config.score.without_theta
+    if given or config.scored_pairs() != before.scored_pairs():
+        return config
+    kept = {"theta": before.score.theta, "without_theta": before.score.without_theta}
+    return config.model_copy(update={"score": config.score.model_copy(update=kept)})
 
 
 def _own_sampling(config: RunConfig, model: str) -> tuple[SamplingSection, str]:

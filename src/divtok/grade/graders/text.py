@@ -13,10 +13,14 @@ _WORDS = (
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
 _NUMBERS: dict[str, str] = {word: str(number) for number, word in enumerate(_WORDS)}
-_ARTICLES = frozenset({"a", "an", "the"})
+_QUOTES_AND_STARS = re.compile(r"[\"'’‘“”`*_]")
+# An article stands before a word: the A of `vitamin A`, of `A, B` and of `(A)` is a letter.
+_ARTICLE = re.compile(r"(?<![\w.+-])(?:(?:an|the)\b(?=\W{0,8}\w)|a(?=\s++[(\[{]{0,4}(?:\w\w|\d)))")
 _GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-# A point or a minus that belongs to a number stays, and so does every sign with a meaning: C++.
-_IGNORED = re.compile(r"[\"'’‘“”`*_,;:!?()\[\]{}]|\.(?!\d)|(?<=\w)[-‐–—](?=[^\W\d])")
+# What belongs to a number stays (-1.5, 5!), and so does every sign with a meaning: C++.
+_IGNORED = re.compile(
+    r"[,;:?()\[\]{}]|(?<!\d)(?<!\d!)!|\.(?!\d)|(?<=\w)[-‐–—](?=[^\W\d])",
+)
 
 
 @grader("text")
@@ -26,8 +30,8 @@ def text(gold: str, answer: str) -> Judgement:
 
 
 def _plain(written: str) -> str:
-    folded = unicodedata.normalize("NFKC", written).casefold()
-    words = _IGNORED.sub(" ", _GROUPED.sub("", folded)).split()
-    kept = [_NUMBERS.get(word, word) for word in words if word not in _ARTICLES]
-    # Of `(]` or of `a`, nothing would be left to compare.
-    return " ".join(kept) if kept else " ".join(folded.split())
+    folded = unicodedata.normalize("NFKC", written).casefold().replace("\N{MINUS SIGN}", "-")
+    bare = _ARTICLE.sub(" ", _QUOTES_AND_STARS.sub(" ", _GROUPED.sub("", folded)))
+    words = [_NUMBERS.get(word, word) for word in _IGNORED.sub(" ", bare).split()]
+    # Of `(]`, nothing would be left to compare.
+    return " ".join(words) if words else " ".join(folded.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def _line(names: list[str], row: list[str], where: str) -> Line:
 
 
 def _check_names(names: list[str], path: Path) -> None:
-    repeated = {name for name in names if names.count(name) > 1}
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         several = shown(", ".join(map(repr, sorted(repeated))))
         raise DataError(

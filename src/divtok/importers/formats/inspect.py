@@ -227,7 +227,7 @@ def _verdicts(scores: Any, where: str) -> tuple[TheirVerdict, ...]:
         values = value if isinstance(value, dict) else {"": value}
         for part, each_value in values.items():
             scorer = checked_name(f"{name}.{part}" if part else name, "scorer", where)
-            verdict = their_verdict(scorer, each_value, extracted)
+            verdict = their_verdict(scorer, each_value, extracted, letters=True)
             found += [] if verdict is None else [verdict]
     return tuple(found)
 

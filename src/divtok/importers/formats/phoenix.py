@@ -43,7 +43,9 @@ def read_phoenix(path: Path, options: ImportOptions, _: Tell) -> Rows:
         by_trace.setdefault(str(value_at(line.row, "context.trace_id")), []).append(line.row)
     known = {str(value_at(line.row, "context.span_id")) for line in good}
     roots = [
-        line for line in lines if line not in good or str(line.row.get("parent_id")) not in known
+        line
+        for line in lines
+        if not isinstance(line.found, dict) or str(line.found.get("parent_id")) not in known
     ]
 
     def parse(line: Line) -> Iterator[Imported]:
