@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import random
@@ -16,13 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from console import Command, divtok
 from mutations import damaged, mutated
 from scorecard import measure, tries
 
 from divtok.errors import DataError, DivtokError
-from divtok.importers import ImportOptions, read_rows
+from divtok.importers import IMPORTERS, ImportOptions, read_rows
 from divtok.problems.jsonl import read_problems
 from divtok.records import GOLD_MISSING, Verdict, reason_kind
 from divtok.stages.bad_rows import BAD_ROWS_FILE
@@ -208,7 +211,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from divtok.errors import DivtokError
-from divtok.importers import ImportOptions, read_rows
+from divtok.importers import IMPORTERS, ImportOptions, read_rows
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     rows, _ = read_rows(Path(sys.argv[1]), ImportOptions(sys.argv[2], skip_bad=True))
@@ -279,7 +282,54 @@ def broken_batch(rng: random.Random, folder: Path) -> Path:
     return lines(folder / "output.jsonl", ANSWER, mutated(rng, answer))
 
 
+def broken_csv(rng: random.Random, folder: Path) -> Path:
+    file = folder / "rows.csv"
+    with file.open("w", newline="") as writing:
+        writer = csv.DictWriter(writing, GOOD)
+        writer.writeheader()
+        writer.writerows([GOOD, OTHER])
+    file.write_bytes(damaged(rng, file.read_bytes()))
+    return file
+
+
+def broken_parquet(rng: random.Random, folder: Path) -> Path:
+    file = folder / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([GOOD, OTHER]), file)
+    if rng.random() < 0.8:
+        file.write_bytes(damaged(rng, file.read_bytes()))
+    return file
+
+
+def broken_traces(sound: Any) -> Break:
+    def broken(rng: random.Random, folder: Path) -> Path:
+        file = folder / "traces.json"
+        file.write_bytes(mutated(rng, sound))
+        return file
+
+    return broken
+
+
+def langfuse_trace(name: str) -> dict[str, Any]:
+    given, returned = f"What is {name}?", {"content": "It is \\boxed{2}.", "role": "assistant"}
+    model = {"type": "GENERATION", "model": "m", "parentObservationId": "o1", "id": "o2"}
+    root = {"type": "SPAN", "parentObservationId": None, "id": "o1", "level": "DEFAULT"}
+    scores = [{"name": "match", "dataType": "BOOLEAN", "value": 1, "stringValue": "True"}]
+    stamp = "2026-11-18T20:00:00Z"
+    return {
+        **{"id": name, "timestamp": stamp, "input": {"question": given}, "output": returned},
+        **{"observations": [root, model], "scores": scores},
+    }
+
+
+MLFLOW = json.loads((SAMPLES / "mlflow" / "traces.json").read_bytes())
+PHOENIX = json.loads((SAMPLES / "phoenix" / "spans.json").read_bytes())
+
 BROKEN: dict[str, tuple[str, Break]] = {
+    "csv": ("csv", broken_csv),
+    "parquet": ("parquet", broken_parquet),
+    "mlflow": ("mlflow", broken_traces(MLFLOW)),
+    "langfuse": ("langfuse", broken_traces([langfuse_trace("a"), langfuse_trace("b")])),
+    "phoenix": ("phoenix", broken_traces(PHOENIX)),
     "jsonl": ("jsonl", broken_jsonl),
     "lm-eval": ("lm-eval", broken_lm_eval),
     "inspect": ("inspect", broken_inspect),
@@ -311,6 +361,7 @@ def imported(file: Path, file_format: str, run: Run, *, skip_bad: bool) -> str:
 def test_no_import_file_ends_in_anything_but_rows_or_a_clean_error(tmp_path: Path) -> None:
     rng = random.Random(3)
     count = tries(short=60, full=5_000)
+    assert {name for name, _ in BROKEN.values()} == set(IMPORTERS.names())
     outcomes: Counter[str] = Counter()
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with measure(
