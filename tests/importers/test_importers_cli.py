@@ -37,7 +37,7 @@ def test_it_says_what_was_imported_and_what_comes_next(divtok: Command, tmp_path
     ]
     again = divtok("import", FAILING_LOG, "--format", "inspect", "--out", run)
     assert again.code == 0
-    assert again.out.splitlines()[0] == "failing.eval: was imported before, nothing changed"
+    assert again.out.splitlines()[0] == "failing.eval: is there already, nothing changed"
     assert again.out.splitlines()[1:] == said.out.splitlines()[1:]
 
 

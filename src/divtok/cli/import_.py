@@ -158,7 +158,7 @@ def _print(store: Run, found: list[ImportedFile], summary: dict[str, Any]) -> No
 
     for file in found:
         if file.already:
-            put(f"{visible(file.name)}: was imported before, nothing changed")
+            put(f"{visible(file.name)}: is there already, nothing changed")
             continue
         parts = [f"{file.rows} rows", f"{file.trajectories} trajectories"]
         parts += [f"{file.repeated} there already"] if file.repeated else []

@@ -61,7 +61,8 @@ BenchmarkOption = Annotated[
     list[str] | None,
     typer.Option(
         "--benchmark",
-        help="Problems: a name of 'divtok ls benchmarks', or a JSONL file. Repeat it for several.",
+        help="Problems: a name of 'divtok ls benchmarks', or a JSONL or YAML file. Repeat it for "
+        "several.",
         show_default=False,
     ),
 ]
