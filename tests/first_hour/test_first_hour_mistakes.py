@@ -14,8 +14,6 @@ from any_pair_samples import save_llama, write_problems
 from console import Command, Outcome
 from first_hour_samples import FIRST, READER, STRONG, WEAK, rows, write_jsonl
 
-from divtok.store.run import Run
-
 Works = Callable[..., Outcome]
 ONE = (f"generators=['{WEAK}']", "benchmarks=['arith-easy']", "limit=2", "samples=2")
 
