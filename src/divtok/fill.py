@@ -57,7 +57,9 @@ LOCAL: Executor = _Local()
 class Task(Generic[I, R]):
     """Something to do for every item of which the result is not there yet.
 
-    `batches` hold all items, in a plan that does not depend on what is there. `begin` is called
+    `batches` hold all items, in a plan that does not depend on what is there. Those that lack a
+    result are made whole, because results may depend on what they are made beside; unless they are
+    not `whole`: then only what is missing is made. `begin` is called
     with those to be made, before anything is loaded, and `open` after it: only if something is
     missing, and `open` possibly in several processes, each of which then works on some of the
     batches. `keep` is called in this process with results as they come. It stores what is new:
@@ -72,11 +74,14 @@ class Task(Generic[I, R]):
     keep: Callable[[Sequence[R]], None]
     note: Callable[[str], None] | None = None
     begin: Callable[[Sequence[Sequence[I]]], None] = lambda _: None
+    whole: bool = True
 
 
 def fill(task: Task[I, R], executor: Executor = LOCAL) -> None:
     """Make and keep what is missing, with progress on stderr."""
     missing = missing_batches(task.batches, task.is_missing)
+    if not task.whole:
+        missing = [[item for item in batch if task.is_missing(item)] for batch in missing]
     total, left = _count(task.batches), _count(missing)
     with track(task.title, total=total, done=total - left) as advance:
         if not missing:
@@ -115,6 +120,21 @@ def keep_new(table: Table[R], present: set[Key]) -> Callable[[Sequence[R]], None
     """A `keep` for results that are rows of one table: those that are not present are appended."""
     key_of = table.layout.key_of
     return lambda rows: table.append([row for row in rows if key_of(row) not in present])
+
+
+def keep_batch(table: Table[R], present: set[Key]) -> Callable[[Sequence[R]], None]:
+    """A `keep` for batches of rows of one table whose last digits depend on their batch.
+
+    Where any row is new all are appended, and count instead of those of before: a batch that has
+    grown is then as if it had been so from the start.
+    """
+    key_of = table.layout.key_of
+
+    def keep(rows: Sequence[R]) -> None:
+        if any(key_of(row) not in present for row in rows):
+            table.append(rows)
+
+    return keep
 
 
 def chunks(items: Sequence[I], size: int) -> list[Sequence[I]]:

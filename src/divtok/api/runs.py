@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -329,9 +330,8 @@ def run(
     from divtok.stages.run import run_stages
 
     settled = _settled(config, override_texts(spelled_out(overrides)))
-    made = _made(name, out, default=run_name(settled))
-    run_stages(made, settled, retry_failed=retry_failed)
-    report(made, settled)
+    with _made(name, out, default=run_name(settled)) as made:
+        report(made, run_stages(made, settled, retry_failed=retry_failed))
     return Run(made.path)
 
 
@@ -341,9 +341,11 @@ def _settled(config: str | Path | Settings | None, overrides: Iterable[str]) -> 
     return load_config(path, [*override_texts(given), *overrides])
 
 
-def _made(name: str | None, out: str | Path | None, *, default: str) -> store.Run:
+def _made(
+    name: str | None, out: str | Path | None, *, default: str
+) -> AbstractContextManager[store.Run]:
     folder = run_folder(name, None if out is None else Path(out), default=default)
-    return store.Run.create_or_open(folder)
+    return store.Run.begun(folder)
 
 
 def fit_family(
@@ -369,7 +371,8 @@ def fit_family(
 
     local = None if file is None else str(file)
     fixed = family_overrides(get_family(family), limit=limit, file=local)
-    return fit_family(_made(name, out, default=f"fit-{family}"), _settled(config, fixed))
+    with _made(name, out, default=f"fit-{family}") as made:
+        return fit_family(made, _settled(config, fixed))
 
 
 def import_files(
@@ -417,7 +420,6 @@ def import_files(
     )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     grading = list(override_texts(spelled_out({"verdict": verdict, "scorer": scorer})))
-    made = _made(name, out, default="")
-    with made.lock():
+    with _made(name, out, default="") as made, made.lock():
         import_files(made, paths, options, family=family, grading=grading)
     return Run(made.path)

@@ -66,8 +66,8 @@ def fit(
     config = config_from(
         [*(overrides or []), *stage.family_overrides(preset, limit=limit, file=file)]
     )
-    store = Run.create_or_open(run_folder(name, out, default=f"fit-{family}"))
-    found = stage.fit_family(store, config)
+    with Run.begun(run_folder(name, out, default=f"fit-{family}")) as store:
+        found = stage.fit_family(store, config)
     _print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
     if not as_json:
         put(f"the family's preset is {preset.theta:g}")

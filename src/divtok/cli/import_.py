@@ -105,8 +105,7 @@ def import_(
         requests=requests,
         skip_bad=skip_bad,
     )
-    store = Run.create_or_open(run_folder(name, out, default=""))
-    with store.lock():
+    with Run.begun(run_folder(name, out, default="")) as store, store.lock():
         found = import_files(store, files, options, family=family, grading=grading(verdict, scorer))
     _say_notes(store, found)
     summary = _summary(store)

@@ -126,8 +126,8 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         named |= {"limit": limit, "samples": samples, "seed": seed, "dtype": dtype}
         named |= {"device_map": device_map, "base_url": base_url}
         config = config_from(arguments, **spelled_out(named))
-        store = Run.create_or_open(run_folder(name, out, default=run_name(config)))
-        verb(store, config, retry_failed)
+        with Run.begun(run_folder(name, out, default=run_name(config))) as store:
+            verb(store, config, retry_failed)
         leave_if_failed(store)
 
     command.__doc__ = verb.__doc__

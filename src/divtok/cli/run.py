@@ -13,5 +13,4 @@ def run(store: Run, config: RunConfig, retry_failed: bool) -> None:
     """Everything from generate to report, resuming what is there."""
     from divtok.stages.run import run_stages
 
-    run_stages(store, config, retry_failed=retry_failed)
-    report_results(store, config)
+    report_results(store, run_stages(store, config, retry_failed=retry_failed))

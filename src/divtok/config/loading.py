@@ -10,6 +10,9 @@ from divtok.packed.packs import plan_packs
 from divtok.records import Trajectory
 from divtok.store.sections import Digest
 
+# Samples of a problem that are read together; the next ones are read by themselves.
+SAMPLES_TOGETHER = 4
+
 
 def load_options(config: RunConfig, ref: str) -> LoadOptions:
     """How a model that reads is loaded."""
@@ -35,7 +38,20 @@ def digest_of(config: RunConfig, ref: str) -> Digest:
 
 
 def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Trajectory]]:
-    """Rows in the batches they are read in, planned over all rows: a resume changes none."""
+    """Rows in the batches they are read in, planned over all rows: a resume changes none.
+
+    What rows are read beside moves their last digits. So that a run which grows keeps nearly all of
+    its batches, those of other generators, benchmarks and later samples never share one: more
+    problems change only the last batch of each.
+    """
+    parts: dict[tuple[str, str, int], list[Trajectory]] = {}
+    for t in rows:
+        part = t.generator, t.benchmark, t.sample // SAMPLES_TOGETHER
+        parts.setdefault(part, []).append(t)
+    return [batch for part in parts.values() for batch in _packs(part, section)]
+
+
+def _packs(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Trajectory]]:
     plan = plan_packs(
         [t.prompt_ids for t in rows],
         [len(t.prompt_ids) for t in rows],

@@ -25,12 +25,12 @@ from divtok.config.made_with import readers
 from divtok.config.run import RunConfig
 from divtok.errors import DataError
 from divtok.families.family import Generator
-from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_new
+from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
 from divtok.records import Trajectory
 from divtok.registry import Registry
 from divtok.store.layout import Key, Layout
 from divtok.store.notes import keep_note
-from divtok.store.responses import Response
+from divtok.store.responses import Response, rows_of
 from divtok.store.run import Run
 from divtok.store.space import READING_BYTES_PER_TOKEN, ROW_BYTES, require_space
 from divtok.store.table import Table
@@ -99,7 +99,7 @@ class Gathering:
             batches,
             is_missing=lambda trajectory: key_of(trajectory) not in present,
             open=lambda: batch_by_batch(load),
-            keep=keep_new(table, present),
+            keep=keep_batch(table, present),
             note=partial(keep_note, self.run),
             begin=begin,
         )
@@ -183,7 +183,12 @@ def register(kind: EvidenceKind[Any]) -> EvidenceKind[Any]:
 
 
 def stored_trajectories(run: Run) -> list[Trajectory]:
-    trajectories = run.trajectories.read()
+    """In the order of problems and samples, however the run has grown."""
+    places = {key: place for place, key in enumerate(rows_of(run.problems, ("benchmark", "id")))}
+    trajectories = sorted(
+        run.trajectories.read(),
+        key=lambda t: (places.get((t.benchmark, t.problem_id), len(places)), t.sample),
+    )
     if not trajectories:
         raise DataError(
             f"The run {run.path} has no trajectories yet.",

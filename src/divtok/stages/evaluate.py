@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from divtok.config.run import RunConfig
@@ -168,6 +169,7 @@ def _groups(
     members: dict[Group, list[Response]] = {}
     for response in responses.values():
         members.setdefault(response.group, []).append(response)
+    members = dict(sorted(members.items(), key=partial(_group_place, config)))
     kept = {
         group: [r for r in rows if not r.failed and not grades[r.key].missing]
         for group, rows in members.items()
@@ -199,6 +201,14 @@ def _groups(
         if rows
     ]
     return groups, left_out
+
+
+def _group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, int]:
+    """In the order of the config, however the run has grown; what it does not name comes last."""
+    (benchmark, generator), _ = item
+    orders = (config.generators or (), config.benchmarks or ())
+    first, second = ({name: i for i, name in enumerate(names)} for names in orders)
+    return first.get(generator, len(first)), second.get(benchmark, len(second))
 
 
 class _Scores:

@@ -53,7 +53,7 @@ def family_overrides(family: Family, *, limit: int | None, file: str | None) -> 
 
 def fit_family(run: Run, config: RunConfig) -> ThetaFit:
     """Everything from problems to the theta that fits, and the run's report."""
-    run_stages(run, config)
+    config = run_stages(run, config)
     found = fit(run, config)
     report(run, config, theta_fits={config.preset.name: found})
     return found

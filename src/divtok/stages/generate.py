@@ -5,13 +5,14 @@ They come from the engine that the config names, which the stage knows nothing m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 
 from divtok.config.engines import engine_setup, engine_setups
 from divtok.config.made_with import generator as made_with_generator
 from divtok.config.run import RunConfig, resolve, to_yaml
+from divtok.errors import StoreError
 from divtok.evidence.kind import stored_trajectories
 from divtok.evidence.readings import READINGS
 from divtok.families.family import Generator
@@ -21,36 +22,61 @@ from divtok.generate.jobs import Job
 from divtok.problems.benchmark import load_benchmark, problems_digest
 from divtok.records import Problem
 from divtok.stages.choices import check_addresses
+from divtok.stages.continued import ANOTHER_RUN, SECTION, check_joins, generation_identity
 from divtok.store.calls import Calls
 from divtok.store.layout import Key
 from divtok.store.notes import keep_note
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
-from divtok.store.sections import check_section
+from divtok.store.sections import as_stored
 from divtok.store.space import TRAJECTORY_BYTES_PER_TOKEN, require_space
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
     """Load the benchmarks, check that the run fits this config, and keep the problems."""
-    problems: list[Problem] = []
-    digests: dict[str, str] = {}
-    for name in config.benchmark_names():
-        loaded = load_benchmark(
-            name,
-            file=config.benchmark_file(name),
-            limit=config.limit,
-            subset_seed=config.subset_seed,
-        )
-        digests[name] = problems_digest(loaded)
-        problems += loaded
-    identity = _generation_identity(config)
-    check_section(run, run.trajectories.keys(), "problems", {"benchmarks": digests})
-    check_section(run, run.trajectories.keys(), "generate", identity)
-    if run.config_text() is None:  # of an older run only what has worked is written down
-        run.write_config(to_yaml(resolve(config)))
-    if not run.trajectories.keys() or not run.problems.keys():
-        run.problems.replace(problems)
+    check_joins(run, config)
+    loaded = {name: _load(config, name) for name in config.benchmark_names()}
+    problems = [problem for of in loaded.values() for problem in of]
+    _check_problems(run, problems)
+    digests = {name: problems_digest(of) for name, of in loaded.items()}
+    stored = run.manifest() or {}
+    sections = {"problems": {"benchmarks": digests}, SECTION: generation_identity(config)}
+    known = {name: as_stored(section, stored.get(name)) for name, section in sections.items()}
+    known = json.loads(json.dumps(known, allow_nan=False))
+    config_text = to_yaml(resolve(config))
+    if known.items() <= stored.items() and run.problems.read() == problems:
+        if run.config_text() is None:
+            run.write_config(config_text)
+        return problems
+    # From here on the run is what it is to become, whenever it is stopped.
+    run.write_config(config_text)
+    run.problems.replace(problems)
+    run.write_manifest({**stored, **known})
     return problems
+
+
+def _load(config: RunConfig, name: str) -> list[Problem]:
+    return load_benchmark(
+        name,
+        file=config.benchmark_file(name),
+        limit=config.limit,
+        subset_seed=config.subset_seed,
+    )
+
+
+def _check_problems(run: Run, problems: Sequence[Problem]) -> None:
+    """Refuse problems without those that the run has responses to."""
+    if not run.trajectories.keys():
+        return
+    given = {(p.benchmark, p.id): p for p in problems}
+    lost = [p for p in run.problems.read() if given.get((p.benchmark, p.id)) != p]
+    if lost:
+        names = ", ".join(dict.fromkeys(p.benchmark for p in lost))
+        raise StoreError(
+            f"{run.path} cannot go on with other problems: {len(lost)} of those it has of {names} "
+            f"are not there or were changed, the first is {lost[0].id}.",
+            next_step=f"Put the benchmark back as it was. {ANOTHER_RUN}",
+        )
 
 
 def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Problem]) -> list[Job]:
@@ -118,6 +144,7 @@ def _generate(
         keep=keep,
         note=partial(keep_note, run),
         begin=begin,
+        whole=False,  # a response follows from its key, not from what it is written beside
     )
     fill(task, executor)
     calls.say_what_they_took()
@@ -128,19 +155,3 @@ def _expected_tokens(run: Run, generator: Generator, limit: int) -> float:
     responses = stored_responses(run).values()
     lengths = [r.length for r in responses if r.generator == generator.model and not r.failed]
     return sum(lengths) / len(lengths) if lengths else limit / 4
-
-
-def _generation_identity(config: RunConfig) -> dict[str, object]:
-    """What trajectories depend on: a resume with anything of it changed is refused."""
-    generators = config.generator_presets()
-    protocols = {name: config.protocol_for(name) for name in config.benchmark_names()}
-    return config.engine.identity(engine_setups(config)) | {
-        "seed": config.seed,
-        # Where all benchmarks have one it is stored as before there could be several.
-        "protocol": protocols.popitem()[1] if len(set(protocols.values())) == 1 else protocols,
-        "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
-        "samples": {
-            g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
-            for g in generators
-        },
-    }

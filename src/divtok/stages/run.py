@@ -5,6 +5,7 @@ from __future__ import annotations
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.fill import LOCAL, Executor
 from divtok.stages.choices import check_choices
+from divtok.stages.continued import check_joins
 from divtok.stages.gather import gather
 from divtok.stages.generate import generate
 from divtok.stages.grade import grade
@@ -21,14 +22,17 @@ def run_stages(
     retry_failed: bool = False,
     sampled: bool = False,
     executor: Executor = LOCAL,
-) -> None:
+) -> RunConfig:
     """problems -> confidences, under the run's lock; what is there already is kept.
 
-    `sampled` says that every trajectory is there, so that no generator is asked for.
+    Gives the config of the whole run, of which a command may name only a part. `sampled` says that
+    every trajectory is there, so that no generator is asked for.
     """
-    check_choices(config)
     config = settled(store, config)
+    check_choices(config)
     with store.lock():
+        if not sampled:
+            check_joins(store, config)
         check_pairs(store, config)  # known before anything is spent
         if not sampled:
             generate(store, config, retry_failed=retry_failed, executor=executor)
@@ -37,3 +41,4 @@ def run_stages(
         gather(store, config, retry_failed=retry_failed, executor=executor)
         score(store, config)
         store.write_config(to_yaml(resolve(config)))
+    return config

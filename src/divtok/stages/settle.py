@@ -1,7 +1,8 @@
-"""What a run without a family leaves to its models: how they are sampled, and whose theta it takes.
+"""The whole config of a command: what its run has from before, and what it leaves to its models.
 
-Settled once, said and written out, so that a resumed run keeps it whatever the models' files say
-later. Reads small files of models only.
+How models of no family are sampled, and whose theta they take, is settled once, said and written
+out, so that a resumed run keeps it whatever the models' files say later. Reads small files of
+models only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from divtok.models.files import fetch
 from divtok.models.load import model_place, read_config
 from divtok.progress import say
 from divtok.records import Sampling
-from divtok.stages.stored import stored_config
+from divtok.stages.continued import continued
 from divtok.store.run import Run
 from divtok.strict_yaml import invalid
 
@@ -32,36 +33,25 @@ _NOT_APPLIED = {
 
 
 def settled(run: Run, config: RunConfig) -> RunConfig:
-    """The config with everything written out that its models say; a family says it all itself."""
-    if config.family is not None:
+    """The config of the run as it goes on, with everything written out that its models say."""
+    new = run.config_text() is None
+    config = continued(run, config)
+    if config.family is not None:  # it says it all itself
         return config
-    before = None if run.config_text() is None else stored_config(run)
-    own, samples = config.own_sampling, config.samples
-    if before is not None:
-        own, samples = before.own_sampling | own, samples or before.samples
-        config = _with_theta(config, before)
+    own = config.own_sampling
     sampled = [] if config.engine.open is None else config.generators or []
     found = {model: _own_sampling(config, model) for model in sampled if model not in own}
-    new = {model: section for model, (section, _) in found.items()}
+    added = {model: section for model, (section, _) in found.items()}
     changed = {
-        "own_sampling": {model: (own | new)[model] for model in sampled},
-        "samples": samples or DEFAULT_SAMPLES,
+        "own_sampling": {model: (own | added)[model] for model in sampled},
+        "samples": config.samples or DEFAULT_SAMPLES,
     }
     config = config.model_copy(update=changed)
     for model, (_, source) in found.items():
         _say_sampling(config, model, source)
-    if before is None:
+    if new:
         _say_theta(config)
     return resolve(config)
-
-
-def _with_theta(config: RunConfig, before: RunConfig) -> RunConfig:
-    """The theta that the run has, where its pairs stay the same and no other is given."""
-    given = config.score.theta is not None or config.score.without_theta
-    if given or config.scored_pairs() != before.scored_pairs():
-        return config
-    kept = {"theta": before.score.theta, "without_theta": before.score.without_theta}
-    return config.model_copy(update={"score": config.score.model_copy(update=kept)})
 
 
 def _own_sampling(config: RunConfig, model: str) -> tuple[SamplingSection, str]:

@@ -16,7 +16,7 @@ from divtok.config.run import RunConfig, TraceSection
 from divtok.divergences.divergence import Divergence
 from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectories
 from divtok.families.family import Generator
-from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill
+from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
 from divtok.models.load import pick_place
 from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trajectory
@@ -159,18 +159,12 @@ class _Reading:
         return lambda batch: [Read(trace) for trace in pair.trace_batch(batch)]
 
     def _keep(self, run: Run, reads: Sequence[Read]) -> None:
-        """Store what is new; what rides on a trace first, so that a trace means all of it."""
+        """Store a batch; what rides on a trace first, so that a trace means all of it."""
         retokenized = {t.key: t.retokenized for t in self.rows}
         for place, rider in enumerate(self.riders):
-            new = [read.heard[place] for read in reads if rider.lacks(read.trace.key)]
-            rider.riding.table.append(new)
-        run.traces.append(
-            [
-                replace(read.trace, retokenized=retokenized[read.trace.key])
-                for read in reads
-                if (read.trace.key, self.p, self.q) not in self.present
-            ]
-        )
+            keep_batch(rider.riding.table, rider.present)([read.heard[place] for read in reads])
+        traces = [replace(r.trace, retokenized=retokenized[r.trace.key]) for r in reads]
+        keep_batch(run.traces, self.present)(traces)
 
 
 def _failed(run: Run) -> set[Key]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,14 +109,47 @@ def _children(value: Any) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
 
 
-def differences(stored: object, given: object) -> list[str]:
-    """Every leaf that differs, as 'dotted.key: stored -> given'."""
+_DIGEST = re.compile(r"[0-9a-f]{12,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A leaf that differs: the JSON of what was stored and of what is given, None for nothing."""
+
+    path: tuple[str, ...]
+    old: str | None
+    new: str | None
+
+    @property
+    def is_digest(self) -> bool:
+        """Whether it is known only that something changed, and not what."""
+        return any(_DIGEST.fullmatch(_shown(text)) for text in (self.old, self.new))
+
+    @property
+    def change(self) -> str:
+        return f"{_shown(self.old)} -> {_shown(self.new)}"
+
+    def text(self) -> str:
+        name = ".".join(self.path)
+        return f"{name}: its content has changed" if self.is_digest else f"{name}: {self.change}"
+
+
+def differences(stored: object, given: object) -> list[Difference]:
+    """Every leaf that differs."""
     old, new = dict(_leaves(stored)), dict(_leaves(given))
     return [
-        f"{'.'.join(path)}: {old.get(path, '(absent)')} -> {new.get(path, '(absent)')}"
+        Difference(path, old.get(path), new.get(path))
         for path in sorted(old.keys() | new.keys())
         if old.get(path) != new.get(path)
     ]
+
+
+def _shown(text: str | None) -> str:
+    """As people write it: texts without quotes, 1.0 as 1."""
+    value: Any = "(absent)" if text is None else json.loads(text)
+    if isinstance(value, float) and value.is_integer():
+        return f"{value:.0f}"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

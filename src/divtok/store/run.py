@@ -92,6 +92,18 @@ class Run:
         return cls(path)
 
     @classmethod
+    @contextlib.contextmanager
+    def begun(cls, path: Path) -> Generator[Run]:
+        """`create_or_open` for a command: a folder that it made for nothing goes again."""
+        new = not path.exists()
+        run = cls.create_or_open(path)
+        try:
+            yield run
+        finally:
+            if new:
+                run._remove_empty()
+
+    @classmethod
     def open(cls, path: Path) -> Run:
         """The run at `path`, which must be there. Writes nothing, so a read-only disk will do."""
         if is_run(path):
@@ -226,6 +238,13 @@ class Run:
                 next_step="Check the disk and the folder's permissions, then run again.",
             ) from error
 
+    def _remove_empty(self) -> None:
+        with contextlib.suppress(OSError):  # another command may have begun here
+            if {file.name for file in self.path.iterdir()} <= {LOCK_FILE, MANIFEST_FILE}:
+                for name in (MANIFEST_FILE, LOCK_FILE):
+                    (self.path / name).unlink(missing_ok=True)
+                self.path.rmdir()
+
     def _require_lock(self) -> None:
         if not self._lock.held:
             raise StoreError(
@@ -318,11 +337,11 @@ def check_or_write_manifest(
     if stored is None or (section is not None and section not in stored):
         run.write_manifest(given)
         return
-    differences = manifest.differences(stored, given)
-    if differences:
+    found = manifest.differences(stored, given)
+    if found:
         raise StoreError(
             f"The rows in {run.path} were made with another configuration "
-            f"(stored -> given): {'; '.join(differences)}.",
+            f"(stored -> given): {'; '.join(difference.text() for difference in found)}.",
             next_step="Use another run name or folder (--name, --out), or the configuration that "
             "matches.",
         )

@@ -27,14 +27,27 @@ def check_section(
 ) -> None:
     """Refuse to mix `rows`, the stored ones of this section, with others made otherwise.
 
-    Where an earlier attempt stored no row, its section is replaced.
+    Where an earlier attempt stored no row, its section is replaced. Names that join those of a
+    mapping, such as one more model, are added: no row depends on them yet.
     """
     stored = run.manifest()
-    if stored is not None and section in stored and not rows:
-        run.write_manifest({**stored, section: as_stored(identity, None)})
-    else:
-        known = (stored or {}).get(section)
-        check_or_write_manifest(run, as_stored(identity, known), section=section)
+    known = (stored or {}).get(section)
+    given = as_stored(identity, known)
+    if stored is not None and known is not None:
+        if not rows:
+            run.write_manifest({**stored, section: given})
+            return
+        joining = {name: _more(value, known.get(name)) for name, value in given.items()}
+        if any(joining.values()):
+            more = {name: {**known[name], **new} for name, new in joining.items() if new}
+            run.write_manifest({**stored, section: {**known, **more}})
+    check_or_write_manifest(run, given, section=section)
+
+
+def _more(given: Any, known: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not isinstance(known, Mapping):
+        return {}
+    return {name: value for name, value in given.items() if name not in known}
 
 
 def as_stored(given: Any, stored: Any) -> Any:
