@@ -12,15 +12,9 @@ from report_samples import HOSTILE, evaluation
 
 from divtok.errors import DataError
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
+from divtok.report.evaluation_tables import long_table, metric_table
 from divtok.report.render import to_csv, to_latex, to_markdown
-from divtok.report.tables import (
-    ReportColumn,
-    ReportRow,
-    ReportTable,
-    long_table,
-    metric_table,
-    rank_marks,
-)
+from divtok.report.tables import ReportColumn, ReportRow, ReportTable, rank_marks
 
 
 def cells(table, row=0):

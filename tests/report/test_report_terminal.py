@@ -11,7 +11,7 @@ from report_samples import HOSTILE, evaluation
 from rich.console import Console
 
 from divtok.errors import DataError
-from divtok.report.tables import metric_table
+from divtok.report.evaluation_tables import metric_table
 from divtok.report.terminal import TrajectoryHeader, html_tokens, rich_table, trajectory_text
 
 

@@ -42,7 +42,7 @@ def print_panel(title: str, rows: Mapping[str, Sequence[str]]) -> None:
 
 def print_results(found: Results, config: RunConfig) -> None:
     """The tables of ECE and AUROC, and what to keep in mind when reading them."""
-    from divtok.report.tables import metric_table
+    from divtok.report.evaluation_tables import metric_table
     from divtok.report.terminal import rich_table
     from divtok.stages.evaluate import protocol_of
 

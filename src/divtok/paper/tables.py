@@ -19,7 +19,8 @@ from divtok.paper.published_numbers import (
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
-from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, metric_table
+from divtok.report.evaluation_tables import metric_table
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
 
 Metric = Literal["ece", "auroc"]
 METRICS: tuple[Metric, ...] = ("ece", "auroc")

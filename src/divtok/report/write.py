@@ -18,6 +18,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.scored_group import ScoredGroup
 from divtok.json_text import json_text
 from divtok.records import Evaluation
+from divtok.report.evaluation_tables import long_table, metric_table
 from divtok.report.figures import (
     CountDisplay,
     Display,
@@ -28,14 +29,7 @@ from divtok.report.figures import (
 from divtok.report.notes import Note
 from divtok.report.render import RENDERERS, to_csv
 from divtok.report.summary import readme
-from divtok.report.tables import (
-    ReportColumn,
-    ReportRow,
-    ReportTable,
-    in_order,
-    long_table,
-    metric_table,
-)
+from divtok.report.tables import ReportColumn, ReportRow, ReportTable, in_order
 from divtok.report.text import slug
 from divtok.store.atomic import make_folder, write_text_atomically
 
