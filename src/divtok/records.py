@@ -428,10 +428,11 @@ class Interval:
 class Evaluation:
     """How good one estimator is for one generator on one benchmark. Fractions, not percent.
 
-    `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; the fields
-    named `natural_*`, `brier` and `aurc` use every scored response at its natural prevalence.
-    Chance makes a measured ECE too large: `natural_ece_debiased` and the interval are about the
-    true one, and `natural_ece_floor` is what a perfectly calibrated estimator would show.
+    `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; `natural_*`,
+    `brier`, `aurc`, `mean_confidence` and `share_right`, which the mean confidence should be, use
+    every scored response at its natural prevalence. Chance makes a measured ECE too large:
+    `natural_ece_debiased` and the interval are about the true one, and `natural_ece_floor` is what
+    a perfectly calibrated estimator would show.
 
     Example:
         >>> import divtok
@@ -445,7 +446,7 @@ class Evaluation:
     estimator: str
     params: Mapping[str, Scalar]
     n: int  # every response that could be graded, the denominator of accuracy
-    accuracy: float
+    accuracy: float | None  # None where most responses hold no answer that was found
     n_scored: int  # responses left after the exclusions
     n_balanced: int  # responses per class in each balanced draw
     ece: float | None
@@ -463,6 +464,9 @@ class Evaluation:
     clipped: int = 0  # values outside [0, 1] that were clipped for ECE and Brier
     natural_ece_debiased: float | None = None
     natural_ece_floor: float | None = None
+    brier_interval: Interval | None = None
+    mean_confidence: float | None = None  # of the scored responses
+    share_right: float | None = None  # of the scored responses
     reason: str | None = None  # why a metric is None
 
 

@@ -11,17 +11,15 @@ from divtok.evaluate.certified import Certified
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.scored_group import LeftOut
 from divtok.records import Interval
-from divtok.report.notes import (
-    Note,
+from divtok.report.count_notes import (
     certified_note,
     certified_sentence,
-    happened_note,
-    left_out_note,
-    mixed_note,
     near_theta_note,
     near_theta_sentence,
-    noise_floor_note,
 )
+from divtok.report.note import Note
+from divtok.report.notes import happened_note, left_out_note, mixed_note
+from divtok.report.prevalence_notes import noise_floor_note
 from divtok.report.write import write_report
 
 CERTIFIED = Certified(

@@ -73,7 +73,7 @@ def test_best_is_named_only_among_estimators_with_every_figure(tmp_path):
         evaluation("b", generator="y", ece=None),
     ]
     write_report(tmp_path, evaluations=found)
-    assert "Lowest mean ECE: a, 30.0 %." in (tmp_path / "README.md").read_text()
+    assert "Lowest mean ECE on balanced draws: a, 30.0 %." in (tmp_path / "README.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")

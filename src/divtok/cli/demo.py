@@ -19,8 +19,16 @@ from divtok.store.run import Run
 if TYPE_CHECKING:
     from rich.text import Text
 
-# The smallest generator errs often enough on every benchmark for balanced draws of some size.
-DEMO = ("family=tiny", "generators=['divtok/tiny-0.5m']", "generate.batch_size=256")
+    from divtok.evaluate.scored_group import ScoredGroup
+    from divtok.stages.evaluate import Results
+
+# The smallest generator is right about half of the time, for which dtc is scaled; the largest far
+# more often, so that what changes with that can be seen.
+DEMO = (
+    "family=tiny",
+    "generators=['divtok/tiny-0.5m','divtok/tiny-1.6m']",
+    "generate.batch_size=256",
+)
 DEMO_PROBLEMS = 100
 BASELINES = ("nsl", "mean_prob", "entropy")
 OURS = ("dtc_lin", "dtc_prod")
@@ -41,8 +49,8 @@ def demo(
     say("")
     _show_examples(store, config)
     print_results(found, config)
-    _explain(found.evaluations, config, store)
-    leave_if_failed(store)
+    _explain(found, config, store)
+    leave_if_failed(store, found)
 
 
 def _show_examples(store: Run, config: RunConfig) -> None:
@@ -78,14 +86,16 @@ def _coloured(example: Example, theta: float) -> Text:
     )
 
 
-def _explain(evaluations: list[Evaluation], config: RunConfig, store: Run) -> None:
+def _explain(found: Results, config: RunConfig, store: Run) -> None:
     put(
         f"""
 What to look at
-{_compare(evaluations)}
+{_compare(found.evaluations)}
+{_believe(found.groups)}
 - theta = {config.theta:g} bits was chosen on a separate fitting set (divtok fit tiny), never on
-  these problems. Both tables use the paper's balanced draws.
+  these problems.
 - Pictures: {store.report / "figures"}. Start with {store.report / "README.md"}.
+- Rows: divtok show {store.path} --least-trusted 5, or divtok export {store.path} --format csv.
 - Your own models: divtok run --generator P --auxiliary Q, or see the tutorial in docs/."""
     )
 
@@ -93,8 +103,8 @@ What to look at
 def _compare(evaluations: list[Evaluation]) -> str:
     if all(evaluation.auroc is None for evaluation in evaluations):
         return (
-            "- Both tables are empty: each benchmark has right answers only, or wrong ones only.\n"
-            "  Take more problems, with --limit."
+            "- There are no balanced figures: each benchmark has right answers only, or wrong\n"
+            "  ones only. Take more problems, with --limit."
         )
     eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *OURS)}
     ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *OURS)}
@@ -102,11 +112,25 @@ def _compare(evaluations: list[Evaluation]) -> str:
     ours = min(OURS, key=lambda name: eces[name])
     ranking = max(BASELINES, key=lambda name: ranks[name])
     return f"""\
-- The first table is the calibration error (ECE): how far a stated confidence is from the share of
-  right answers. The best baseline here, {baseline}, is off by {100 * eces[baseline]:.1f} points on
-  average; {ours}, which counts divergent tokens, by {100 * eces[ours]:.1f}.
-- The second table is the ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
-  {100 * ranks[ranking]:.1f}; dtc_prod reaches {100 * ranks["dtc_prod"]:.1f}."""
+- Ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
+  {100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens, {100 * ranks["dtc_prod"]:.1f}.
+- Calibration on balanced draws, of which half are right, as in the paper (ECE, how far a stated
+  confidence is from the share of right answers): the best baseline, {baseline}, is off by
+  {100 * eces[baseline]:.1f} points; {ours} by {100 * eces[ours]:.1f}."""
+
+
+def _believe(groups: list[ScoredGroup]) -> str:
+    """Whether the number can be taken as it is: that depends on how often a generator is right."""
+    from divtok.evaluate.overall import prevalences
+
+    lines = ["- As the responses are, the same number fits one generator and not another:"]
+    for found in prevalences(groups):
+        if found.accuracy is not None and "dtc_lin" in found.says:
+            lines.append(
+                f"  {found.generator} is right {100 * found.accuracy:.0f} % of the time, and "
+                f"dtc_lin says {100 * found.says['dtc_lin']:.0f} %."
+            )
+    return "\n".join([*lines, "  dtc is scaled for responses of which half are right."])
 
 
 def _mean(evaluations: list[Evaluation], estimator: str, metric: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from divtok.cli.options import JsonOption, RunArgument, open_with_config
-from divtok.cli.printing import print_json, print_results
+from divtok.cli.printing import leave_if_unanswered, print_json, print_results
 
 
 def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
@@ -14,12 +14,15 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
 
     store, config = open_with_config(run)
     found = results_of(store, config)
-    if not as_json:
+    if as_json:
+        notes = found.notes
+        print_json(
+            [
+                dataclasses.asdict(evaluation)
+                | {note.key: note.value(evaluation) for note in notes}
+                for evaluation in found.evaluations
+            ]
+        )
+    else:
         print_results(found, config)
-        return
-    print_json(
-        [
-            dataclasses.asdict(evaluation) | {n.key: n.value(evaluation) for n in found.notes}
-            for evaluation in found.evaluations
-        ]
-    )
+    leave_if_unanswered(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from divtok.config.shortcuts import run_name, spelled_out
 from divtok.config.tree import override_texts
 from divtok.stages.stored import open_run, run_folder, stored_config
 from divtok.store.run import Run
+
+if TYPE_CHECKING:
+    from divtok.stages.evaluate import Results
 
 
 class Verdicts(StrEnum):
@@ -98,10 +101,10 @@ RetryOption = Annotated[
 ]
 
 
-def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., None]:
+def on_new_run(verb: Callable[[Run, RunConfig, bool], Results | None]) -> Callable[..., None]:
     """A verb with the options of a run that need not be there yet; it gets the run and its config.
 
-    The verb's last argument says whether to redo the rows that failed.
+    The verb's last argument says whether to redo the rows that failed. It gives what it evaluated.
     """
 
     def command(
@@ -127,8 +130,8 @@ def on_new_run(verb: Callable[[Run, RunConfig, bool], None]) -> Callable[..., No
         named |= {"device_map": device_map, "base_url": base_url}
         config = config_from(arguments, **spelled_out(named))
         with Run.begun(run_folder(name, out, default=run_name(config))) as store:
-            verb(store, config, retry_failed)
-        leave_if_failed(store)
+            found = verb(store, config, retry_failed)
+        leave_if_failed(store, found)
 
     command.__doc__ = verb.__doc__
     return command

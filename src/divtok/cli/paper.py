@@ -97,11 +97,11 @@ def paper(
 
 
 def _print(exhibits: list[Exhibit]) -> None:
-    from divtok.report.terminal import rich_table
+    from divtok.report.terminal import rich_tables
 
-    for exhibit in exhibits:
-        for table in exhibit.tables:
-            show(rich_table(table, width=width()))
+    tables = [table for exhibit in exhibits for table in exhibit.tables]
+    if tables:
+        show(rich_tables(tables, width=width()))
     findings = [(exhibit.recipe.name, f) for exhibit in exhibits for f in exhibit.findings]
     if findings:
         put("The paper's claims on these runs:")

@@ -41,28 +41,42 @@ def print_panel(title: str, rows: Mapping[str, Sequence[str]]) -> None:
 
 
 def print_results(found: Results, config: RunConfig) -> None:
-    """The tables of ECE and AUROC, and what to keep in mind when reading them."""
-    from divtok.report.evaluation_tables import metric_table
-    from divtok.report.terminal import rich_table
+    """The run's tables, what to keep in mind when reading them, and the whole at a glance."""
+    from divtok.report.metric_table import METRICS, metric_table
+    from divtok.report.overview_table import overview_table
+    from divtok.report.terminal import rich_tables
     from divtok.stages.evaluate import protocol_of
 
-    for metric in ("ece", "auroc"):
-        table = metric_table(found.evaluations, metric, protocol=protocol_of(config))
-        show(rich_table(table, width=width()))
+    evaluations, protocol = found.evaluations, protocol_of(config)
+    several = len({(e.benchmark, e.generator) for e in evaluations}) > 1
+    tables = [
+        metric_table(evaluations, metric, protocol=protocol, overall=found.overall)
+        for metric in (METRICS if several else ())
+    ]
+    overview = overview_table(evaluations, found.overall, protocol=protocol)
+    show(rich_tables([*tables, overview], width=width()))
     for note in found.notes:
-        for line in note.lines:
-            put(textwrap.fill(f"{note.heading}: {visible(line)}", TEXT_WIDTH))
+        for line in note.in_short:
+            put(_filled(f"{note.heading}: {visible(line)}"))
 
 
-def report_results(store: Run, config: RunConfig) -> None:
+def _filled(text: str) -> str:
+    """In lines of the terminal's width; a number and its % stay together."""
+    lines = textwrap.fill(text.replace(" %", "\0%"), min(TEXT_WIDTH, width()))
+    return lines.replace("\0", " ")
+
+
+def report_results(store: Run, config: RunConfig) -> Results:
     """Write a run's report, print its tables and say where it is."""
     from divtok.stages.report import report
 
-    print_results(report(store, config), config)
+    found = report(store, config)
+    print_results(found, config)
     say(f"report: {store.report / 'README.md'}")
+    return found
 
 
-def leave_if_failed(store: Run) -> None:
+def leave_if_failed(store: Run, found: Results | None = None) -> None:
     """Exit code 3 where some rows hold no numbers, with the first reason."""
     from divtok.stages.failures import failed_rows
 
@@ -71,4 +85,12 @@ def leave_if_failed(store: Run) -> None:
         hint = " The same command with --retry-failed tries them again." if failed.again else ""
         first = visible(failed.reasons[0])
         say(f"{len(failed.reasons)} rows could not be made; the first: {first}.{hint}")
+        raise typer.Exit(EXIT_PARTIAL)
+    if found is not None:
+        leave_if_unanswered(found)
+
+
+def leave_if_unanswered(found: Results) -> None:
+    """Exit code 3 where a group has no accuracy, because most of its responses hold no answer."""
+    if any(e.accuracy is None for e in found.evaluations):
         raise typer.Exit(EXIT_PARTIAL)

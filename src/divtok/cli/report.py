@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from divtok.cli.options import RunArgument, open_with_config
+from divtok.cli.printing import leave_if_unanswered
 from divtok.screen import put
 
 
@@ -11,5 +12,6 @@ def report(run: RunArgument) -> None:
     from divtok.stages.report import report as stage
 
     store, config = open_with_config(run)
-    stage(store, config)
+    found = stage(store, config)
     put(store.report / "README.md")
+    leave_if_unanswered(found)

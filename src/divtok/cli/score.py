@@ -55,9 +55,10 @@ def _report(store: Run, config: RunConfig) -> None:
     """What there is to see where everything behind the trajectories was made."""
     from divtok.stages.evaluate import has_grades
 
+    found = None
     if has_grades(store, config):
-        report_results(store, config)
+        found = report_results(store, config)
     else:
         say("There are no gold answers, so nothing is evaluated: the confidences are in the table.")
         put(store.confidences.folder)
-    leave_if_failed(store)
+    leave_if_failed(store, found)

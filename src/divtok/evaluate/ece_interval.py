@@ -13,6 +13,7 @@ that would rarely show as little even in all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -29,6 +30,7 @@ _LUCK = 0.1
 # With fewer the resamples say too little about chance: see docs/reliability.md.
 FEWEST_PROBLEMS = 20
 FEWEST_IN_A_BIN = 10  # responses, on average over the bins that hold any
+FEWEST_IN_A_BIN_OF_MANY = 5  # the same for a mean over groups, whose chances even out
 _ROUNDING = 1e-12
 _STEPS = 60  # true ECEs that are tried; between two of them the ends are interpolated
 
@@ -49,38 +51,79 @@ class EceEstimate:
 NO_ESTIMATE = EceEstimate()
 
 
+# Confidence, correctness and problem number of every response of a group, [N] each.
+Rows = tuple[Floats, Bools, Ints]
+
+
 def ece_estimate(
     confidence: Floats, correct: Bools, problem: Ints, *, bins: int, resamples: int, seed: int
 ) -> EceEstimate:
     """The true ECE at natural prevalence. `confidence`, `correct` and `problem` have shape [N]."""
-    problems = int(problem.max()) + 1
+    group = confidence, correct, problem
+    return mean_ece_estimate([[group]], bins=bins, resamples=resamples, seed=seed)
+
+
+def mean_ece_estimate(
+    benchmarks: Sequence[Sequence[Rows]], *, bins: int, resamples: int, seed: int
+) -> EceEstimate:
+    """The mean over groups of the true ECE; all groups weigh the same.
+
+    Groups of one benchmark share their problems and their numbers, and are resampled together. A
+    mean of sums of distances is a sum of distances, so what holds for one ECE holds for it.
+    """
+    groups = sum(map(len, benchmarks))
+    problems = sum(1 + max(int(rows[2].max()) for rows in of) for of in benchmarks)
     if problems < FEWEST_PROBLEMS:
         many = "1 problem" if problems == 1 else f"{problems} problems"
         return EceEstimate(reason=f"no ECE interval: {many}, and it needs {FEWEST_PROBLEMS}")
-    # With fixed bins, ECE needs just the summed gap of each problem in each bin.
-    cell = problem * bins + bin_index(confidence, bins)
-    gap = np.bincount(cell, weights=confidence - correct, minlength=problems * bins)
-    gap = gap.reshape(problems, bins)
-    gap = gap[:, np.any(gap != 0, axis=0)]
-    size = np.bincount(problem, minlength=problems).astype(np.float64)
-    resampled = np.concatenate(
-        [
-            (times @ gap) / (times @ size)[:, None]
-            for times in times_drawn(problems, resamples, seed, width=problems)
-        ]
-    )
-    # Resamples vary a little less than new problems would.
-    noise = (resampled - resampled.mean(axis=0)) * sqrt(problems / (problems - 1))
+    parts = [
+        _gap_and_noise(of, bins=bins, resamples=resamples, seed=[seed, number] if number else seed)
+        for number, of in enumerate(benchmarks)
+    ]
+    gap = np.concatenate([gap for gap, _ in parts]) / groups
+    noise = np.concatenate([noise for _, noise in parts], axis=1) / groups
     by_chance = np.abs(noise).sum(axis=1)
     floor = float(by_chance.mean())
     if by_chance.max() < _ROUNDING:
         return EceEstimate(reason="no ECE interval: no problem differs from another")
-    filled = len(np.unique(bin_index(confidence, bins)))
-    if len(confidence) < FEWEST_IN_A_BIN * filled:
-        why = f"{len(confidence)} responses in {filled} bins, and it needs {FEWEST_IN_A_BIN} a bin"
+    filled = sum(len(np.unique(bin_index(rows[0], bins))) for of in benchmarks for rows in of)
+    n = sum(len(rows[0]) for of in benchmarks for rows in of)
+    fewest = FEWEST_IN_A_BIN if groups == 1 else FEWEST_IN_A_BIN_OF_MANY
+    if n < fewest * filled:
+        why = f"{n} responses in {filled} bins, and it needs {fewest} a bin"
         return EceEstimate(floor=floor, reason=f"no ECE interval: {why}")
-    debiased, interval = _estimate(gap.sum(axis=0) / size.sum(), noise)
+    debiased, interval = _estimate(gap, noise)
     return EceEstimate(debiased, interval, floor)
+
+
+def _gap_and_noise(
+    groups: Sequence[Rows], *, bins: int, resamples: int, seed: int | list[int]
+) -> tuple[Floats, Floats]:
+    """[M] the gap of every bin of the groups of one benchmark, and [R, M] how chance moves it."""
+    problems = 1 + max(int(problem.max()) for _, _, problem in groups)
+    gaps: list[Floats] = []
+    sizes: list[Floats] = []
+    for confidence, correct, problem in groups:
+        # With fixed bins, ECE needs just the summed gap of each problem in each bin.
+        cell = problem * bins + bin_index(confidence, bins)
+        gap = np.bincount(cell, weights=confidence - correct, minlength=problems * bins)
+        gap = gap.reshape(problems, bins).astype(np.float64)
+        gaps.append(gap[:, np.any(gap != 0, axis=0)])
+        sizes.append(np.bincount(problem, minlength=problems).astype(np.float64))
+    chunks = [
+        np.concatenate([_shares(times, *of) for of in zip(gaps, sizes, strict=True)], axis=1)
+        for times in times_drawn(problems, resamples, seed, width=problems)
+    ]
+    resampled = np.concatenate(chunks)
+    measured = [gap.sum(axis=0) / size.sum() for gap, size in zip(gaps, sizes, strict=True)]
+    # Resamples vary a little less than new problems would.
+    noise = (resampled - resampled.mean(axis=0)) * sqrt(problems / max(problems - 1, 1))
+    return np.concatenate(measured), noise
+
+
+def _shares(times: Floats, gap: Floats, size: Floats) -> Floats:
+    """[R, M] the gaps of resamples; a resample may miss all problems of a small group."""
+    return (times @ gap) / np.maximum(times @ size, 1.0)[:, None]
 
 
 def _estimate(gap: Floats, noise: Floats) -> tuple[float, Interval]:

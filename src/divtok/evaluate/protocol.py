@@ -15,6 +15,7 @@ import numpy as np
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
 from divtok.evaluate.ece_interval import NO_ESTIMATE, EceEstimate, ece_estimate
+from divtok.evaluate.mean_interval import mean_interval
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.resampling import auroc_interval, problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
@@ -123,7 +124,9 @@ def evaluate_estimator(
     probability = None if column.ranking_only else np.clip(scores, 0.0, 1.0)
     drawn = balanced_figures(scores, probability, correct, protocol)
     natural = _natural(scores, probability, correct, problem, protocol)
+    unknown = no_accuracy(verdict, truncated)
     reasons = [*([RANKING_ONLY] if column.ranking_only else []), *natural.reasons]
+    reasons += [unknown] if unknown else []
     kind = RANKING_ONLY.kind if column.ranking_only else "not_defined"
     return Evaluation(
         benchmark=benchmark,
@@ -131,7 +134,7 @@ def evaluate_estimator(
         estimator=column.estimator,
         params=dict(column.params),
         n=n,
-        accuracy=float(right.mean()),
+        accuracy=None if unknown else float(right.mean()),
         n_scored=len(scores),
         n_balanced=drawn.n,
         ece=drawn.ece,
@@ -146,11 +149,30 @@ def evaluate_estimator(
         natural_ece_debiased=natural.true_ece.debiased,
         natural_ece_floor=natural.true_ece.floor,
         natural_auroc_interval=natural.auroc_interval,
+        brier_interval=natural.brier_interval,
+        mean_confidence=None
+        if probability is None or not len(scores)
+        else float(probability.mean()),
+        share_right=float(correct.mean()) if len(scores) else None,
         excluded=n - len(scores),
         excluded_by=excluded_by,
         clipped=0 if probability is None else int((probability != scores).sum()),
         reason=Reason(kind, "; ".join(dict.fromkeys(reasons))) if reasons else None,
     )
+
+
+def no_accuracy(verdict: Sequence[Verdict | str], truncated: Sequence[bool]) -> str | None:
+    """Why there is no accuracy: an answer that nobody finds is no sign of a wrong one.
+
+    A response that was cut off before its answer has none, which is the generator's doing.
+    """
+    n = len(verdict)
+    unanswered = sum(
+        v == Verdict.UNANSWERED and not cut for v, cut in zip(verdict, truncated, strict=True)
+    )
+    if 2 * unanswered <= n:
+        return None
+    return f"no accuracy: no answer was found in {unanswered} of {n} responses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +195,8 @@ class _Natural:
     aurc: float | None = None
     true_ece: EceEstimate = NO_ESTIMATE
     auroc_interval: Interval | None = None
+    brier_interval: Interval | None = None
+    mean_confidence: float | None = None
 
 
 def balanced_figures(
@@ -223,4 +247,6 @@ def _natural(
         aurc=aurc,
         true_ece=true_ece,
         auroc_interval=auroc_span,
+        brier_interval=mean_interval((probability - correct) ** 2, problem),
+        mean_confidence=float(probability.mean()),
     )

@@ -13,11 +13,11 @@ from statistics import NormalDist
 
 import numpy as np
 
+from divtok.evaluate.mean_interval import student_t
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import Interval
 
 _NORMAL = NormalDist()
-_Z = _NORMAL.inv_cdf(0.975)
 # Resamples with one class have no AUROC. If more than this share is lost, what is left would
 # describe only the lucky resamples.
 MOST_LOST = 0.05
@@ -78,11 +78,13 @@ def _logit_interval(point: float, values: Floats, problems: int) -> Interval:
     """
     error = float(values.std()) * sqrt(problems / (problems - 1)) / (point * (1 - point))
     odds = point / (1 - point)
-    low, high = (odds * exp(sign * _t(problems - 1) * error) for sign in (-1, 1))
+    low, high = (odds * exp(sign * student_t(problems - 1) * error) for sign in (-1, 1))
     return Interval(low=low / (1 + low), high=high / (1 + high))
 
 
-def times_drawn(problems: int, resamples: int, seed: int, *, width: int) -> Iterator[Floats]:
+def times_drawn(
+    problems: int, resamples: int, seed: int | list[int], *, width: int
+) -> Iterator[Floats]:
     """Chunks [B, P] of how often each problem is drawn; the same draws whatever the chunk size."""
     rng = np.random.default_rng(seed)
     chunk = max(1, _CELLS_AT_ONCE // max(width, problems))
@@ -101,11 +103,6 @@ def percentile_interval(values: Floats, problems: int) -> Interval:
     percentiles are those that Student's t would take (Hesterberg 2015, expanded percentiles).
     """
     freedom = max(problems - 1, 1)  # all resamples of one problem are alike
-    level = _NORMAL.cdf(-sqrt(problems / freedom) * _t(freedom))
+    level = _NORMAL.cdf(-sqrt(problems / freedom) * student_t(freedom))
     low, high = np.quantile(values, (level, 1 - level))
     return Interval(low=float(low), high=float(high))
-
-
-def _t(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t: Fisher's expansion, exact to 0.001 from 10 on."""
-    return _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)

@@ -11,10 +11,9 @@ from math import sqrt
 
 import numpy as np
 
+from divtok.evaluate.mean_interval import Z_95
 from divtok.evaluate.metrics import Bools, Ints
 from divtok.records import Interval
-
-Z_95 = 1.959963984540054
 
 
 def share_interval(hit: Bools, problem: Ints) -> Interval:

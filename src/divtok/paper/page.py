@@ -21,7 +21,7 @@ from typing import Any
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
-from divtok.report.render import RENDERERS, shown
+from divtok.report.render import ABOUT_DASH, RENDERERS, about_marks, shown
 from divtok.report.tables import ReportTable, rank_marks
 from divtok.screen import visible
 from divtok.store.atomic import make_folder, remove_orphans, write_text_atomically
@@ -150,7 +150,7 @@ def _table(folder: Path, table: ReportTable, stem: str) -> dict[str, Any]:
         new = row.section if row.section != section else None
         section = row.section
         texts = [
-            visible(shown(value, column, dash="—", signed=row.signed))
+            visible(shown(row, column, value, dash="—"))
             for value, column in zip(row.cells, table.columns, strict=True)
         ]
         rows.append(
@@ -161,7 +161,8 @@ def _table(folder: Path, table: ReportTable, stem: str) -> dict[str, Any]:
                 "cells": list(zip(texts, kinds, rank_marks(table, row), strict=True)),
             }
         )
-    caption = visible(f"{table.title}. {table.caption}")
+    marks = f"{about_marks(table, 'in bold', 'underlined')} {ABOUT_DASH}"
+    caption = visible(f"{table.title}. {table.whole_caption} {marks}")
     return {"caption": caption, "columns": columns, "rows": rows, "files": files}
 
 

@@ -19,7 +19,7 @@ from divtok.paper.published_numbers import (
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
-from divtok.report.evaluation_tables import metric_table
+from divtok.report.metric_table import metric_table
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
 
 Metric = Literal["ece", "auroc"]
@@ -47,10 +47,19 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     evaluations = [e for run in runs for e in run.evaluations if e.estimator in WHITEBOX]
     theirs = {(p.benchmark, p.generator, p.estimator): p for p in published("whitebox")}
     # Rankings have no ECE, so the first table goes without them.
-    shown = {"ece": [e for e in evaluations if e.estimator not in RANKINGS], "auroc": evaluations}
+    confidences = [e for e in evaluations if e.estimator not in RANKINGS]
+    shown = {"ece": confidences, "auroc": evaluations}
+    protocol = runs[0].protocol
     tables = [
-        _beside(metric_table(shown[metric], metric, protocol=runs[0].protocol), metric, theirs)
-        for metric in METRICS
+        *(
+            _beside(metric_table(shown[metric], metric, protocol=protocol), metric, theirs)
+            for metric in METRICS
+        ),
+        # Not in the paper: whether they can be believed where not half of the responses are right.
+        *(
+            metric_table(confidences, metric, protocol=protocol)
+            for metric in ("natural_ece", "brier")
+        ),
     ]
     return Exhibit(recipe, tables=tuple(tables), findings=claims.whitebox(evaluations))
 
@@ -84,14 +93,18 @@ def _beside(
     table: ReportTable, metric: Metric, theirs: Mapping[tuple[str, str, str], Published]
 ) -> ReportTable:
     """The table with the paper's row and the difference below each row that the paper has too."""
-    estimators = [column.key for column in table.columns[2:]]
+    estimators = [column.key for column in table.columns[3:]]
 
     def paper_row(benchmark: str, generator: str) -> tuple[Cell, ...] | None:
         found = [theirs.get((benchmark, generator, e)) for e in estimators]
         there = [p for p in found if p is not None]
         if not there:
             return None
-        return (there[0].accuracy, *(None if p is None else getattr(p, metric) for p in found))
+        return (
+            there[0].accuracy,
+            None,
+            *(None if p is None else getattr(p, metric) for p in found),
+        )
 
     rows: list[ReportRow] = []
     theirs_shown: list[tuple[Cell, ...]] = []
@@ -109,7 +122,7 @@ def _beside(
             differences = list(map(_difference, row.cells[1:], paper))
             rows += _paper_rows(short(generator), row, paper, differences)
     printed = whitebox_average(metric)
-    averages = [printed.get(name) for name in ("accuracy", *estimators)]
+    averages = [printed.get("accuracy"), None, *(printed.get(name) for name in estimators)]
     rows.append(ReportRow(("Paper's average", *averages), is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from rich import box
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from divtok.errors import DataError
 from divtok.records import Verdict
-from divtok.report.render import shown
-from divtok.report.tables import ReportRow, ReportTable, rank_marks
+from divtok.report.render import ABOUT_DASH, about_marks, shown
+from divtok.report.tables import COUNTED, Bounded, ReportRow, ReportTable, rank_marks
 from divtok.screen import visible
 
 # From pale to the vermillion of the Okabe-Ito palette; black text stays readable on all of it.
@@ -30,6 +30,9 @@ _PALE = (255, 246, 225)
 _STRONG = (232, 110, 30)
 _FAINTEST = 0.05  # bits; below this a token stays plain, or a page would be all colour
 _LONGEST_FIELD = 300
+# No mark, best, second: in words of one character, which a pipe keeps.
+_MARKS = (" ", "*", "'")
+_MARK_STYLES = ("", "bold", "underline")
 _VERDICT_STYLE = {
     Verdict.CORRECT.value: "bold green",
     Verdict.INCORRECT.value: "bold red",
@@ -96,19 +99,43 @@ def html_tokens(
     )
 
 
-def rich_table(table: ReportTable, *, width: int = 80) -> Group:
-    """A table for the terminal: best bold, second underlined, the caption below.
+def rich_tables(tables: Sequence[ReportTable], *, width: int = 80) -> Group:
+    """Tables below each other, and then once what they share."""
+    shared = dict.fromkeys(sentence for table in tables for sentence in table.shared)
+    shared |= dict.fromkeys(about_marks(table, *_MARKS[1:]) for table in tables)
+    shared[ABOUT_DASH] = None
+    parts: list[RenderableType] = []
+    for table in tables:
+        parts += [rich_table(table, width=width), Text()]
+    return Group(*parts, Text(visible(" ".join(shared)), style="dim"))
 
-    A benchmark is a line of its own above its rows, and columns without any figure are left out,
+
+def rich_table(table: ReportTable, *, width: int = 80) -> Group:
+    """A table for the terminal, its own caption below; what it shares with others is left out.
+
+    Best and second are bold and underlined, and marked * and ' wherever there are no styles. A
+    benchmark is a line of its own above its rows, and columns without any figure are left out,
     unless none has one. Where the rest is still wider than `width`, it is cut into tables below
-    each other, so that no figure is ever shortened.
+    each other, so that no figure is ever shortened. Intervals are shown where a row is an
+    estimator, or where there is room.
     """
     # A long name, such as the path of a model, is folded before figures are.
     names = min(_width(table, 0), max(width // 2, 20))
     cuts = _cuts(table, width, names)
+    if len(cuts) > 1 and table.ranked_in == "row":
+        table = _without_intervals(table)
+        cuts = _cuts(table, width, names)
     parts = [_part(table, columns, number, names) for number, columns in enumerate(cuts)]
     # Not as the table's own caption: a narrow table would fold it into a column of words.
     return Group(*parts, Text(visible(table.caption), style="dim"))
+
+
+def _without_intervals(table: ReportTable) -> ReportTable:
+    rows = tuple(
+        replace(row, cells=tuple(c.value if isinstance(c, Bounded) else c for c in row.cells))
+        for row in table.rows
+    )
+    return replace(table, rows=rows)
 
 
 def _cuts(table: ReportTable, width: int, names: int) -> list[list[int]]:
@@ -128,17 +155,22 @@ def _cuts(table: ReportTable, width: int, names: int) -> list[list[int]]:
 
 
 def _width(table: ReportTable, i: int) -> int:
-    """The width of a column in characters, with the gap before it."""
+    """The width of a column in characters, with the space before it."""
     heading = visible(table.columns[i].label)
     words = [heading] if table.columns[i].kind == "text" else heading.split()
     cells = [_cell(table, row, i) for row in table.rows]
     if i == 0:  # which also holds the names of sections
         cells += [visible(row.section) for row in table.rows if row.section is not None]
-    return 2 + max(map(len, [*words, *cells]))
+    return 1 + max(map(len, [*words, *cells]))
 
 
 def _cell(table: ReportTable, row: ReportRow, i: int) -> str:
-    return visible(shown(row.cells[i], table.columns[i], dash="—", signed=row.signed))
+    """With its mark; a space where there could be one, so that figures stay below each other."""
+    column, mark = table.columns[i], rank_marks(table, row)[i]
+    text = visible(shown(row, column, row.cells[i], dash="—"))
+    if column.key == COUNTED:
+        return text if row.few else f"{text} "
+    return text + (_MARKS[mark] if column.better is not None else "")
 
 
 def _part(table: ReportTable, columns: Sequence[int], number: int, names: int) -> RichTable:
@@ -148,7 +180,7 @@ def _part(table: ReportTable, columns: Sequence[int], number: int, names: int) -
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 0, 0, 1),
+        padding=0,  # the gap between two columns is one space, and that for a mark
     )
     for i in columns:
         column = table.columns[i]
@@ -157,7 +189,7 @@ def _part(table: ReportTable, columns: Sequence[int], number: int, names: int) -
         out.add_column(
             Text((" " if is_text else "\n").join(words)),  # figures are narrow, so are headings
             justify="left" if is_text else "right",
-            max_width=names - 2 if i == 0 else None,
+            max_width=names - 1 if i == 0 else None,
             no_wrap=i > 0,
             overflow="fold" if i == 0 else "ellipsis",
         )
@@ -170,7 +202,7 @@ def _part(table: ReportTable, columns: Sequence[int], number: int, names: int) -
                 out.add_row(Text(visible(row.section), style="italic"))
         previous = row.section
         marks = rank_marks(table, row)
-        styles = [("", "bold", "underline")[marks[i]] for i in columns]
+        styles = ["dim" if row.few else _MARK_STYLES[marks[i]] for i in columns]
         cells = [_cell(table, row, i) for i in columns]
         out.add_row(*(Text(text, style=s) for text, s in zip(cells, styles, strict=True)))
     return out

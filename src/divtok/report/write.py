@@ -14,11 +14,11 @@ from divtok.evaluate.agreement import Judged
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.overall import Overall
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.scored_group import ScoredGroup
 from divtok.json_text import json_text
 from divtok.records import Evaluation
-from divtok.report.evaluation_tables import long_table, metric_table
 from divtok.report.figures import (
     CountDisplay,
     Display,
@@ -26,7 +26,10 @@ from divtok.report.figures import (
     ThetaDisplay,
     save_figure,
 )
-from divtok.report.notes import Note
+from divtok.report.long_table import long_table
+from divtok.report.metric_table import METRICS, metric_table
+from divtok.report.note import Note
+from divtok.report.overview_table import overview_table
 from divtok.report.render import RENDERERS, to_csv
 from divtok.report.summary import readme
 from divtok.report.tables import ReportColumn, ReportRow, ReportTable, in_order
@@ -47,6 +50,7 @@ def write_report(
     *,
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
+    overall: Sequence[Overall] = (),
     notes: Sequence[Note] = (),
     disagreements: Sequence[Judged] | None = None,
     theta_fits: Mapping[str, ThetaFit] | None = None,
@@ -57,7 +61,8 @@ def write_report(
 ) -> Report:
     """Write tables/, figures/ and README.md under `folder`; each file appears whole or not at all.
 
-    `evaluations` fill the tables; `groups` (the same responses) give the reliability diagrams, the
+    `evaluations` fill the tables, with `overall` for what is said of all groups together; `groups`
+    (the same responses) give the reliability diagrams, the
     accuracy by count and the comparison at equal length; `notes` are sections of the page, what to
     keep in mind; `disagreements`, where our verdicts were compared with another tool's, are a table
     and JSON; `theta_fits` maps a name, such as a generator's, to its fit. README.md is written
@@ -70,10 +75,11 @@ def write_report(
     protocol = protocol or Protocol()
     equal_length = {(g.benchmark, g.generator): count_in_group(g) for g in groups}
     compared = {k: v for k, v in equal_length.items() if v is not None}
-    tables = {
-        "ece": metric_table(evaluations, "ece", protocol=protocol, labels=labels),
-        "auroc": metric_table(evaluations, "auroc", protocol=protocol, labels=labels),
-    }
+    tables = {"overview": overview_table(evaluations, overall, protocol=protocol, labels=labels)}
+    for metric in METRICS:
+        tables[metric.replace("_", "-")] = metric_table(
+            evaluations, metric, protocol=protocol, labels=labels, overall=overall
+        )
     if compared:
         tables["equal-length"] = equal_length_table(compared)
     texts = {
@@ -101,6 +107,7 @@ def write_report(
     page = readme(
         title=title,
         evaluations=evaluations,
+        overall=overall,
         tables=tables,
         equal_length=compared,
         figures=figures,

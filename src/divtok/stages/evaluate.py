@@ -15,6 +15,7 @@ from divtok.config.run import RunConfig
 from divtok.errors import DataError, NothingScoredError
 from divtok.evaluate.agreement import Compared
 from divtok.evaluate.near_theta import band_bits
+from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
 from divtok.records import (
@@ -26,7 +27,8 @@ from divtok.records import (
     Verdict,
     reason_kind,
 )
-from divtok.report.notes import Note, Seen, notes_of
+from divtok.report.note import Note
+from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
@@ -46,6 +48,7 @@ class Results:
 
     groups: list[ScoredGroup]
     evaluations: list[Evaluation]
+    overall: list[Overall]
     notes: list[Note]
     compared: Compared | None = None
 
@@ -77,6 +80,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
     groups, left_out = _groups(run, config, responses, counts)
     counted = [(responses[key].generator, found) for key, found in counts.items()]
     evaluations = evaluate_groups(groups, config)
+    over_all = overall(groups, protocol_of(config))
     compared = compared_verdicts(run, config) if config.grade.verdicts == "both" else None
     notes = notes_of(
         Seen(
@@ -86,12 +90,13 @@ def results_of(run: Run, config: RunConfig) -> Results:
             trace_dtypes(run),
             left_out,
             evaluations,
+            prevalences(groups),
             run.makers(),
             kept_notes(run),
             None if compared is None else compared.groups,
         )
     )
-    return Results(groups, evaluations, notes, compared)
+    return Results(groups, evaluations, over_all, notes, compared)
 
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:

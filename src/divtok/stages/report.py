@@ -22,6 +22,7 @@ def report(
             run.report,
             evaluations=found.evaluations,
             groups=found.groups,
+            overall=found.overall,
             notes=found.notes,
             disagreements=None if found.compared is None else found.compared.disagreements,
             theta_fits=theta_fits,

@@ -1,0 +1,170 @@
+"""Figures over all groups of a run at natural prevalence: what tells whether a confidence is true.
+
+Balanced draws make every benchmark half right. Here nothing is drawn: how often a generator is
+right is compared with what each estimator says of it. Knows groups, not files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from divtok.evaluate import metrics
+from divtok.evaluate.ece_interval import EceEstimate, Rows, mean_ece_estimate
+from divtok.evaluate.mean_interval import influence_interval, problem_influence
+from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.protocol import Protocol, no_accuracy
+from divtok.evaluate.resampling import problem_numbers
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
+from divtok.evaluate.share_interval import share_interval
+from divtok.records import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """One estimator over all `groups` in which it has values; every group weighs the same.
+
+    Natural prevalence, n scored responses. The intervals are 95 %; whole problems are taken
+    together, over all generators that answered them.
+    """
+
+    estimator: str
+    groups: int
+    n: int
+    mean_confidence: float
+    share_right: float
+    natural_ece: float
+    natural_ece_interval: Interval | None
+    brier: float
+    brier_interval: Interval | None
+    reason: str | None = None  # why there is no interval of the ECE
+
+
+@dataclass(frozen=True, slots=True)
+class Prevalence:
+    """How often a generator is right, over all its benchmarks, and what each estimator says.
+
+    `says` maps an estimator to its mean confidence over the responses that it scored. `accuracy`
+    is None where most responses hold no answer that was found.
+    """
+
+    generator: str
+    n: int
+    accuracy: float | None
+    interval: Interval | None
+    says: dict[str, float]
+
+
+def overall(groups: Sequence[ScoredGroup], protocol: Protocol | None = None) -> list[Overall]:
+    """Every estimator of confidences, in the order of the groups' columns."""
+    protocol = protocol or Protocol()
+    benchmarks: dict[str, list[ScoredGroup]] = {}
+    for group in groups:
+        benchmarks.setdefault(group.benchmark, []).append(group)
+    names = dict.fromkeys(c.estimator for g in groups for c in g.columns if not c.ranking_only)
+    found = (_overall(name, list(benchmarks.values()), protocol) for name in names)
+    return [one for one in found if one is not None]
+
+
+def prevalences(groups: Sequence[ScoredGroup]) -> list[Prevalence]:
+    """One for each generator."""
+    members: dict[str, list[ScoredGroup]] = {}
+    for group in groups:
+        members.setdefault(group.generator, []).append(group)
+    return [_prevalence(generator, of) for generator, of in members.items()]
+
+
+def _overall(
+    name: str, benchmarks: Sequence[Sequence[ScoredGroup]], protocol: Protocol
+) -> Overall | None:
+    found = [rows for rows in (list(_rows(name, of)) for of in benchmarks) if rows]
+    rows = [one for of in found for one in of]
+    if not rows:
+        return None
+    errors = [(values - correct) ** 2 for values, correct, _ in rows]
+    true_ece = _true_ece(found, protocol)
+    brier = _mean([float(e.mean()) for e in errors])
+    return Overall(
+        estimator=name,
+        groups=len(rows),
+        n=sum(len(values) for values, _, _ in rows),
+        mean_confidence=_mean([float(values.mean()) for values, _, _ in rows]),
+        share_right=_mean([float(correct.mean()) for _, correct, _ in rows]),
+        natural_ece=_mean([metrics.ece(values, y, protocol.bins) for values, y, _ in rows]),
+        natural_ece_interval=true_ece.interval,
+        brier=brier,
+        brier_interval=influence_interval(brier, _influences(found, errors)),
+        reason=true_ece.reason,
+    )
+
+
+def _true_ece(benchmarks: Sequence[Sequence[Rows]], protocol: Protocol) -> EceEstimate:
+    return mean_ece_estimate(
+        benchmarks, bins=protocol.bins, resamples=protocol.resamples, seed=protocol.seed
+    )
+
+
+def _rows(name: str, groups: Sequence[ScoredGroup]) -> Iterator[Rows]:
+    """What an estimator's figures rest on, group by group of one benchmark.
+
+    Problems have the same numbers in all of them.
+    """
+    used: list[tuple[Floats, Bools, list[str]]] = []
+    for group in groups:
+        column = next((c for c in group.columns if c.estimator == name), None)
+        if column is None:
+            continue
+        values, correct, kept = _used(group, column)
+        if len(values):
+            pairs = zip(group.problem_id, kept, strict=True)
+            used.append((values, correct, [p for p, keep in pairs if keep]))
+    numbers = problem_numbers([p for _, _, problems in used for p in problems])
+    ends = np.cumsum([len(values) for values, _, _ in used])
+    parts: list[Ints] = np.split(numbers, ends[:-1]) if used else []
+    for (values, correct, _), number in zip(used, parts, strict=True):
+        yield values, correct, number
+
+
+def _used(group: ScoredGroup, column: ScoreColumn) -> tuple[Floats, Bools, Bools]:
+    values = column.array()
+    kept, _ = exclusions(group.verdict, group.truncated, values)
+    return np.clip(values[kept], 0.0, 1.0), group.correct()[kept], kept
+
+
+def _influences(benchmarks: Sequence[Sequence[Rows]], values: Sequence[Floats]) -> list[Floats]:
+    """How far each problem moves the mean over groups of the means of `values`, by benchmark."""
+    groups, place, found = len(values), 0, list[Floats]()
+    for of in benchmarks:
+        problems = 1 + max(int(number.max()) for _, _, number in of)
+        total = np.zeros(problems)
+        for _, _, number in of:
+            total += problem_influence(values[place], number, problems) / groups
+            place += 1
+        found.append(total)
+    return found
+
+
+def _prevalence(generator: str, groups: Sequence[ScoredGroup]) -> Prevalence:
+    right = np.concatenate([group.correct() for group in groups])
+    ids = [f"{number} {p}" for number, group in enumerate(groups) for p in group.problem_id]
+    verdicts = [v for group in groups for v in group.verdict]
+    unknown = no_accuracy(verdicts, [cut for group in groups for cut in group.truncated])
+    said: dict[str, list[Floats]] = {}
+    for group in groups:
+        for column in group.columns:
+            if not column.ranking_only:
+                said.setdefault(column.estimator, []).append(_used(group, column)[0])
+    means = {name: np.concatenate(values) for name, values in said.items()}
+    return Prevalence(
+        generator=generator,
+        n=len(right),
+        accuracy=None if unknown else float(right.mean()),
+        interval=None if unknown else share_interval(right, problem_numbers(ids)),
+        says={name: float(values.mean()) for name, values in means.items() if len(values)},
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,116 @@
+"""A run at a glance: what each estimator says, how true that is, and the paper's balanced figures.
+
+Computes nothing but means over groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from divtok.evaluate.overall import Overall
+from divtok.evaluate.protocol import Protocol
+from divtok.records import Evaluation
+from divtok.report.metric_table import (
+    FEWEST_OF_A_CLASS,
+    FEWEST_RESPONSES,
+    how_balanced,
+    how_counted,
+    mean_of,
+)
+from divtok.report.tables import (
+    Better,
+    Bounded,
+    Cell,
+    ReportColumn,
+    ReportRow,
+    ReportTable,
+    by_group,
+    in_order,
+    label,
+    supervised,
+)
+
+
+def overview_table(
+    evaluations: Sequence[Evaluation],
+    overall: Sequence[Overall],
+    *,
+    protocol: Protocol | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> ReportTable:
+    """One row an estimator: what it says and how true that is, and the paper's balanced figures."""
+    protocol = protocol or Protocol()
+    scored, drawn = _sizes(evaluations)
+    lower: Better | None = "lower" if scored >= FEWEST_RESPONSES else None  # few are not ranked
+    enough = drawn >= FEWEST_OF_A_CLASS
+    columns = (
+        ReportColumn("estimator", "Estimator"),
+        ReportColumn("mean_confidence", "Says", "percent"),
+        ReportColumn("natural_ece", "ECE", "percent", lower, bounded=True),
+        ReportColumn("brier", "Brier", "fraction", lower, bounded=True),
+        ReportColumn("ece", "balanced ECE", "percent", "lower" if enough else None),
+        ReportColumn("auroc", "balanced AUROC", "percent", "higher" if enough else None),
+    )
+    found = {one.estimator: one for one in overall}
+    groups = by_group(evaluations)
+    rows: list[ReportRow] = []
+    for name in in_order((e.estimator for e in evaluations), labels):
+        members = [e for e in evaluations if e.estimator == name]
+        means = [mean_of(e.ece for e in members), mean_of(e.auroc for e in members)]
+        one = found.get(name)
+        natural: list[Cell] = [None] * 3
+        if one is not None:
+            natural = [
+                one.mean_confidence,
+                Bounded(one.natural_ece, one.natural_ece_interval),
+                Bounded(one.brier, one.brier_interval),
+            ]
+        ranked = name not in supervised()
+        rows.append(ReportRow((label(name, labels), *natural, *means), ranked=ranked))
+    responses = sum(members[0].n for members in groups.values())
+    over = "" if len(groups) == 1 else f"Means over {_all_groups(groups)}. "
+    accuracies = [members[0].accuracy for members in groups.values()]
+    right = mean_of(accuracies)
+    caption = f"{over}{responses:,} responses"
+    caption += "." if right is None else f", {100 * right:.1f} % right: what 'Says' should be."
+    caption += _few(scored, drawn)
+    partial = [
+        f"{label(o.estimator, labels)} {o.groups}" for o in overall if o.groups < len(groups)
+    ]
+    if partial:
+        caption += f" Over fewer than {len(groups)} groups: {', '.join(partial)}."
+    shared = (
+        "Says (the mean confidence), ECE and Brier: every scored response as it is, with 95 % "
+        "intervals over whole problems.",
+        how_balanced(protocol),
+        *how_counted(evaluations),
+        *dict.fromkeys(f"{o.reason[0].upper()}{o.reason[1:]}." for o in overall if o.reason),
+    )
+    return ReportTable("Overview", columns, tuple(rows), caption, shared, ranked_in="column")
+
+
+def _all_groups(groups: Mapping[tuple[str, str], object]) -> str:
+    sizes = [len({key[i] for key in groups}) for i in (1, 0)]
+    names = (("generator", "generators"), ("benchmark", "benchmarks"))
+    counts = [f"{n} {name[n > 1]}" for n, name in zip(sizes, names, strict=True)]
+    return f"{len(groups)} groups ({' on '.join(counts)})"
+
+
+def _sizes(evaluations: Sequence[Evaluation]) -> tuple[int, int]:
+    """Scored responses, and those of each class in balanced draws, of all groups together."""
+    groups = by_group(evaluations).values()
+    scored = sum(max(e.n_scored for e in members) for members in groups)
+    return scored, sum(max(e.n_balanced for e in members) for members in groups)
+
+
+def _few(scored: int, drawn: int) -> str:
+    """Where even all groups together are too few responses for a result."""
+    text = ""
+    if scored < FEWEST_RESPONSES:
+        text += f" {scored} scored responses are fewer than {FEWEST_RESPONSES}: no result."
+    if drawn < FEWEST_OF_A_CLASS:
+        text += (
+            f" Balanced draws of {drawn} of each class are fewer than {FEWEST_OF_A_CLASS}: too few "
+            "responses for a result."
+        )
+    return text
