@@ -133,6 +133,7 @@ def test_values_hold_everything():
             {"label": "second", "values": [20.0, 5.06], "sd": None},
         ],
         "format": "{:.1f}",
+        "about": "",
     }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from figure_checks import assert_tidy, drawn, panels, tick_labels
 from matplotlib.colors import to_rgb
@@ -141,8 +143,36 @@ def test_values_hold_everything():
         "column_label": "auxiliary",
         "rows": ["a"],
         "columns": ["x", "y"],
-        "maps": [{"title": "m", "values": [[0.5, None]], "format": "{:.2f}", "unit": "bits"}],
+        "maps": [
+            {
+                "title": "m",
+                "values": [[0.5, None]],
+                "format": "{:.2f}",
+                "unit": "bits",
+                "better": None,
+            }
+        ],
+        "about": "",
     }
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_the_good_end_is_bright(better):
+    from matplotlib.figure import Figure
+
+    ax = Figure().subplots()
+    HeatMap("m", ((0.1, 0.9),), "{:.1f}", "", better).plot(ax)
+    image = ax.images[0]
+    low, high = (sum(image.to_rgba(np.array([value]))[0][:3]) for value in (0.1, 0.9))
+    assert (high > low) == (better == "higher")
+
+
+def test_what_it_was_made_of_is_below_the_maps():
+    shown = replace(
+        display((HeatMap("m", ((0.5,),), "{:.2f}", "bits"),), ("a",), ("x",)), about="3 responses"
+    )
+    (legend,) = shown.figure().legends
+    assert legend.get_title().get_text() == "3 responses"
 
 
 def test_two_savings_are_the_same_bytes(tmp_path):

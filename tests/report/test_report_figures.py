@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from report_samples import HOSTILE, group, theta_fit
 
 from divtok.evaluate.curves import count_curve, reliability_curve, reliability_of
 from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 from divtok.report.figures import (
     CountDisplay,
+    MadeOf,
     ReliabilityDisplay,
     ReliabilityPanel,
     ThetaDisplay,
@@ -50,7 +53,7 @@ def test_the_reliability_line_is_accuracy_against_mean_confidence(ax):
     assert sum(heights) == 100
     diagonal = next(x for x in ax.lines if x.get_label() == "perfect calibration")
     np.testing.assert_allclose(diagonal.get_xydata(), [[0, 0], [100, 100]])
-    assert ax.get_title() == "est\nECE 12.5 %"
+    assert ax.get_title() == "est\nECE 12.5 % balanced"
 
 
 def test_a_panel_without_values_says_why(ax):
@@ -93,7 +96,7 @@ def test_the_numbers_behind_each_count_are_shown():
 def test_the_chosen_theta_is_marked(ax):
     ThetaDisplay("t", theta_fit()).plot(ax)
     labels = [line.get_label() for line in ax.lines]
-    assert labels[2] == "chosen theta: 0.5 bits"
+    assert labels[2] == "chosen theta: 0.5 bits, on 100 responses"
     assert list(ax.lines[2].get_xdata()) == [0.5, 0.5]
     assert ax.lines[0].get_ydata()[0] == pytest.approx(20.0)
 
@@ -151,3 +154,64 @@ assert matplotlib.rcParams.copy() == before
 """
     here = __file__.rsplit("/", 1)[0]
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "f"), here], check=True)
+
+
+def one_wrong_of_three():
+    """Two responses in one bin, a third alone in another."""
+    return ScoredGroup(
+        benchmark="b",
+        generator="g",
+        problem_id=["1", "2", "3"],
+        verdict=["correct", "incorrect", "correct"],
+        truncated=[False] * 3,
+        length=[10] * 3,
+        count=[0, 1, 5],
+        columns=[ScoreColumn("dtc_lin", [0.86, 0.86, 0.5])],
+        pair=("p", "q"),
+        theta=0.3,
+    )
+
+
+def test_the_natural_line_is_every_response_as_it_is(ax):
+    rows = one_wrong_of_three()
+    ReliabilityPanel("est", reliability_of(rows, rows.columns[0])).plot(ax)
+    drawn = {c.get_label(): c.lines[0].get_xydata() for c in ax.containers if hasattr(c, "lines")}
+    natural = drawn["accuracy at natural prevalence, 95 % interval"]
+    np.testing.assert_allclose(natural, [[50, 100], [86, 50]])
+    # (|1 - 0.5| * 1 + |1 / 2 - 0.86| * 2) / 3
+    assert "40.7 % natural" in ax.get_title()
+
+
+def test_bins_of_one_response_are_empty_markers(ax):
+    rows = one_wrong_of_three()
+    ReliabilityPanel("est", reliability_of(rows, rows.columns[0])).plot(ax)
+    empty = [line for line in ax.lines if line.get_label() == "bin of one response"]
+    assert [50.0, 100.0] in [point for line in empty for point in line.get_xydata().tolist()]
+    assert all(line.get_markerfacecolor() == "white" for line in empty)
+
+
+def test_natural_figures_are_drawn_where_there_is_no_balanced_draw(ax):
+    rows = replace(one_wrong_of_three(), verdict=["correct"] * 3)
+    ReliabilityPanel("est", reliability_of(rows, rows.columns[0])).plot(ax)
+    assert not ax.texts
+    assert "balanced" not in ax.get_title()
+    assert "natural" in ax.get_title()
+
+
+def test_a_figure_says_what_it_was_made_of():
+    rows = one_wrong_of_three()
+    about = MadeOf.of(rows)
+    assert about.text() == "read by p with q; theta 0.3 bits; 3 responses, 2 right"
+    curves = [reliability_of(rows, rows.columns[0])]
+    display = ReliabilityDisplay.of("t", curves, about=about)
+    assert display.values()["about"] == {
+        "pair": ("p", "q"),
+        "theta": 0.3,
+        "responses": 3,
+        "right": 2,
+    }
+    for figure in (display.figure(), CountDisplay("t", count_curve(rows), about).figure()):
+        (legend,) = figure.legends
+        assert legend.get_title().get_text().replace("\n", " ") == about.text()
+        named = [text.get_text() for text in legend.get_texts()]
+        assert any("95 % interval" in name for name in named)

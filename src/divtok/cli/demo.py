@@ -113,7 +113,8 @@ def _compare(evaluations: list[Evaluation]) -> str:
     ranking = max(BASELINES, key=lambda name: ranks[name])
     return f"""\
 - Ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
-  {100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens, {100 * ranks["dtc_prod"]:.1f}.
+  {100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens,
+  {100 * ranks["dtc_prod"]:.1f}.
 - Calibration on balanced draws, of which half are right, as in the paper (ECE, how far a stated
   confidence is from the share of right answers): the best baseline, {baseline}, is off by
   {100 * eces[baseline]:.1f} points; {ours} by {100 * eces[ours]:.1f}."""

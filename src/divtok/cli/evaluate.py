@@ -15,11 +15,10 @@ def evaluate(run: RunArgument, as_json: JsonOption = False) -> None:
     store, config = open_with_config(run)
     found = results_of(store, config)
     if as_json:
-        notes = found.notes
+        said = [(note.key, note.value) for note in found.notes]
         print_json(
             [
-                dataclasses.asdict(evaluation)
-                | {note.key: note.value(evaluation) for note in notes}
+                dataclasses.asdict(evaluation) | {key: value(evaluation) for key, value in said}
                 for evaluation in found.evaluations
             ]
         )

@@ -1,4 +1,4 @@
-"""The values behind the figures: reliability over balanced draws, accuracy by count.
+"""The values behind the figures: reliability, balanced and as it is, and accuracy by count.
 
 Computes and keeps; drawing is `report.figures`.
 """
@@ -6,13 +6,13 @@ Computes and keeps; drawing is `report.figures`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import DataError
-from divtok.evaluate.metrics import Bools, Floats, Ints, reliability_bins
+from divtok.evaluate.metrics import Bools, Floats, Ints, bin_index, reliability_bins
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol, balanced_draws
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
@@ -20,12 +20,30 @@ from divtok.evaluate.share_interval import share_interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NaturalCurve:
+    """One estimator's reliability over all n scored responses as they are; filled bins only, [K].
+
+    `low` and `high` bound the 95 % interval of a bin's accuracy; samples of one problem are taken
+    together.
+    """
+
+    mean_confidence: Floats
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    responses: Ints
+    n: int
+    ece: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityCurve:
     """One estimator's reliability on balanced draws. Arrays have shape [M]; `edges` [M + 1].
 
     Accuracy and mean confidence of a bin are means over the draws in which the bin holds a
-    response, and `draws` says how many those are; NaN where there are none. `reason` is set, and
-    every array empty, where no balanced draw is possible.
+    response, and `draws` says how many those are; NaN where there are none. `most` is how many
+    responses of one draw the bin holds at most. `reason` is set, and every array empty, where no
+    balanced draw is possible. `natural` is the same without draws, None where nothing was scored.
     """
 
     estimator: str
@@ -35,9 +53,11 @@ class ReliabilityCurve:
     accuracy_sd: Floats  # population sd over draws
     proportion: Floats  # mean share of the draw that falls in the bin
     draws: Ints
+    most: Ints
     n_per_class: int
     ece: float | None
     reason: str | None = None
+    natural: NaturalCurve | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,29 @@ def reliability_of(
     if not kept.any():
         return _no_curve(column.estimator, "no response was scored")
     confidence = np.clip(values[kept], 0.0, 1.0)
-    return reliability_curve(column.estimator, confidence, group.correct()[kept], protocol)
+    correct = group.correct()[kept]
+    problem = problem_numbers([p for p, k in zip(group.problem_id, kept, strict=True) if k])
+    protocol = protocol or Protocol()
+    return replace(
+        reliability_curve(column.estimator, confidence, correct, protocol),
+        natural=natural_curve(confidence, correct, problem, bins=protocol.bins),
+    )
+
+
+def natural_curve(confidence: Floats, correct: Bools, problem: Ints, *, bins: int) -> NaturalCurve:
+    """Reliability bins of responses as they are, [N] each; `problem` numbers the problems."""
+    found = reliability_bins(confidence, correct, bins)
+    which, filled = bin_index(confidence, bins), np.flatnonzero(found.count)
+    ends = [share_interval(correct[which == b], problem[which == b]) for b in filled]
+    return NaturalCurve(
+        mean_confidence=found.mean_confidence[filled],
+        accuracy=found.accuracy[filled],
+        low=np.array([end.low for end in ends]),
+        high=np.array([end.high for end in ends]),
+        responses=found.count[filled],
+        n=len(confidence),
+        ece=found.ece,
+    )
 
 
 def reliability_curve(
@@ -92,6 +134,7 @@ def reliability_curve(
         accuracy_sd=accuracy_sd,
         proportion=(count / count.sum(axis=1, keepdims=True)).mean(axis=0),
         draws=filled.sum(axis=0),
+        most=count.max(axis=0),
         n_per_class=len(drawn[0]) // 2,
         ece=float(np.mean([b.ece for b in per_draw])),
     )
@@ -162,6 +205,7 @@ def _no_curve(estimator: str, reason: str) -> ReliabilityCurve:
         accuracy_sd=none,
         proportion=none,
         draws=np.empty(0, dtype=np.int64),
+        most=np.empty(0, dtype=np.int64),
         n_per_class=0,
         ece=None,
         reason=reason,

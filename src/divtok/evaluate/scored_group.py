@@ -53,7 +53,8 @@ class ScoredGroup:
 
     The balanced draws depend on the order of the rows, so whoever builds a group sorts them by
     something stable (problem, then sample). `length` is the number of response tokens and `count`
-    the number of divergent tokens, None where a response has no usable trace.
+    the number of divergent tokens, None where a response has no usable trace. `pair` and `theta`
+    say who read them and above which divergence a token counts, where that is known.
     """
 
     benchmark: str
@@ -64,6 +65,8 @@ class ScoredGroup:
     length: Sequence[int]
     count: Sequence[int | None]
     columns: Sequence[ScoreColumn]
+    pair: tuple[str, str] | None = None
+    theta: float | None = None
 
     def __post_init__(self) -> None:
         n = len(self.problem_id)

@@ -17,7 +17,7 @@ from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.figures import by_size, figure_title
 from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
-from divtok.paper.run_tables import Material, left_out, short
+from divtok.paper.run_tables import Material, left_out, responses, short
 from divtok.records import Interval
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
@@ -48,7 +48,8 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         panels.append(_count_panel(title, series, first=drawn))
         trends = [claims.Trend.of(name, points) for name, points in series.items()]
         findings.append(_named(claims.falls_with_count(trends, "count"), title))
-    display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),))
+    about = f"{_responses(recipe, material, duals=(False, True))}; bars: 95 % intervals"
+    display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),), about)
     return Exhibit(
         recipe,
         figures=(display,),
@@ -68,6 +69,7 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     lines = [_ratio_line(bins, i) for i, bins in enumerate(by_ratio)]
     right = _panel("ratio", "divergent tokens per 100 reasoning tokens", lines)
     trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
+    about = f"{_responses(recipe, material, duals=(recipe.dual,))}; bars: 95 % intervals"
     rows = [
         (rows, theta)
         for run, rows in material.counted(recipe, dual=recipe.dual)
@@ -75,7 +77,9 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     ]
     return Exhibit(
         recipe,
-        figures=(PanelsDisplay("count-ratio", figure_title(recipe, material), ((left, right),)),),
+        figures=(
+            PanelsDisplay("count-ratio", figure_title(recipe, material), ((left, right),), about),
+        ),
         findings=(
             claims.falls_with_count(trends, "count"),
             claims.falls_with_count([bins.trend for bins in by_ratio], "ratio"),
@@ -202,6 +206,10 @@ def _theta_note(recipe: Recipe, material: Material, *, duals: Sequence[bool]) ->
         text += f", at an end of the grid for {', '.join(ends)}"
     benchmarks = ", ".join(dict.fromkeys(rows.benchmark for _, rows in chosen))
     return f"{text}. Benchmarks: {benchmarks}. {left_out(chosen)}"
+
+
+def _responses(recipe: Recipe, material: Material, *, duals: Sequence[bool]) -> str:
+    return responses([one for dual in duals for one in material.counted(recipe, dual=dual)])
 
 
 def _in_the_paper() -> str:

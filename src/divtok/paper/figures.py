@@ -13,7 +13,7 @@ from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, short
 from divtok.planning.model_sizes import find_model
 from divtok.report.bars import BarsDisplay, BarSeries
-from divtok.report.figures import ReliabilityDisplay
+from divtok.report.figures import MadeOf, ReliabilityDisplay
 from divtok.report.tables import in_order
 
 
@@ -32,6 +32,7 @@ def pilot(recipe: Recipe, material: Material) -> Exhibit:
         if e.estimator in names and e.ece is not None:
             found.setdefault((e.generator, e.estimator), []).append(e.ece)
     means = {cell: float(np.mean(eces)) for cell, eces in found.items()}
+    sizes = {(e.benchmark, e.generator): e.n for e in evaluations}
     ece = {g: {name: means[g, name] for name in names if (g, name) in means} for g in generators}
     display = BarsDisplay(
         "pilot",
@@ -42,6 +43,7 @@ def pilot(recipe: Recipe, material: Material) -> Exhibit:
             BarSeries(text, tuple(100 * of[name] if name in of else None for of in ece.values()))
             for name, text in names.items()
         ),
+        about=f"{sum(sizes.values()):,} responses; means over benchmarks, balanced draws",
     )
     caption = "Mean over the benchmarks of balanced ECE. Lower is better."
     return Exhibit(recipe, figures=(display,), findings=claims.pilot(ece), caption=caption)
@@ -68,12 +70,13 @@ def calibration(recipe: Recipe, material: Material) -> Exhibit:
         shown = [name for name in in_order(columns) if name in WHITEBOX_ESTIMATORS]
         curves = [reliability_of(group, columns[name], run.protocol) for name in shown]
         title = f"{short(group.generator)} on {group.benchmark}"
-        displays.append(ReliabilityDisplay.of(title, curves))
+        displays.append(ReliabilityDisplay.of(title, curves, about=MadeOf.of(group)))
     return Exhibit(
         recipe,
         figures=tuple(displays),
         caption=f"{found[0][0].protocol.describe()}. Blue: accuracy in each bin, mean and sd over "
-        "draws. Grey: share of responses. Dashed: perfect calibration.",
+        "draws. Orange: the same at natural prevalence, with 95 % intervals. Grey: share of "
+        "responses. Dashed: perfect calibration.",
     )
 
 

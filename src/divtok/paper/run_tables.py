@@ -168,6 +168,12 @@ def left_out(chosen: Iterable[tuple[FinishedRun, Counted]]) -> str:
     return f"Left out: {excluded} of {total} responses."
 
 
+def responses(chosen: Iterable[tuple[FinishedRun, Counted]]) -> str:
+    """How many responses a figure rests on; every pair reads the same ones."""
+    groups = {(run.name, rows.benchmark, rows.generator): len(rows) for run, rows in chosen}
+    return f"{sum(groups.values()):,} responses"
+
+
 def short(ref: str) -> str:
     """A model's name without its owner, as figures have room for."""
     return ref.rsplit("/", 1)[-1]

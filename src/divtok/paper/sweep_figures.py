@@ -25,6 +25,7 @@ from divtok.paper.run_tables import (
     Material,
     left_out,
     on_grid,
+    responses,
     short,
 )
 from divtok.report.maps import HeatMap, MapsDisplay
@@ -59,9 +60,11 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
         tuple(map(short, columns)),
         (
             HeatMap("best theta", values("theta", 1), "{:.2f}", "bits"),
-            HeatMap("lowest ECE", values("ece", 100), "{:.1f}", "%"),
-            HeatMap("AUROC there", values("auroc", 100), "{:.1f}", "%"),
+            HeatMap("lowest ECE", values("ece", 100), "{:.1f}", "%", "lower"),
+            HeatMap("AUROC there", values("auroc", 100), "{:.1f}", "%", "higher"),
         ),
+        about=f"DTC lin, n = 10; {responses(_chosen(recipe, material))}, balanced draws; "
+        "bright is good",
     )
     at_edge = [f"{short(p)} with {short(q)}" for (p, q), best in cells.items() if best.at_edge]
     caption = (
@@ -81,6 +84,7 @@ def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
     # One auxiliary for all: the generators vary (one auxiliary), or the larger of two does.
     smaller = chosen[0][0].config.pair_for(chosen[0][0].config.generator_presets()[0])[1]
     chosen = [(run, rows) for run, rows in chosen if rows.q == smaller]
+    about = f"DTC lin, n = 10, auxiliary {short(smaller)}; {responses(chosen)}, balanced draws"
     panels = _metric_panels(
         [
             (short(rows.p), rows.benchmark, sweep_lin(rows, protocol=run.protocol))
@@ -91,7 +95,7 @@ def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
     )
     return Exhibit(
         recipe,
-        figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), (panels,)),),
+        figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), (panels,), about),),
         caption=f"DTC lin, n = 10, auxiliary {short(smaller)}; theta in steps of 0.01; balanced "
         f"draws. {left_out(chosen)}",
     )
@@ -118,9 +122,13 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
         best[kind] = list(by_benchmark.values())
         columns.append(_metric_panels(curves, 10, title=DIVERGENCES.get(kind).label))
     rows_of_panels = tuple(zip(*columns, strict=True))
+    readers = dict.fromkeys(short(rows.q) for _, rows in chosen)
+    about = f"auxiliary {', '.join(readers)}; {responses(chosen)}, balanced draws"
     return Exhibit(
         recipe,
-        figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), rows_of_panels),),
+        figures=(
+            PanelsDisplay(_name(recipe), figure_title(recipe, material), rows_of_panels, about),
+        ),
         findings=(claims.steadier_theta(best),),
         caption="DTC lin, n = 10; every divergence in bits; balanced draws. " + left_out(chosen),
     )
@@ -161,9 +169,14 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
             title, mark, reason = short(generator), "theta in use", surface.reason
             panels[row].append(Panel(title, THETA, text, lines, theta, mark, reason=reason))
     shown = panels if lin else panels[:1]
-    display = PanelsDisplay(_name(recipe), figure_title(recipe, material), tuple(map(tuple, shown)))
+    members = [member for of in scored.values() for member in of]
+    readers = dict.fromkeys(short(rows.q) for _, rows in members)
+    about = f"auxiliary {', '.join(readers)}; {responses(members)}, balanced draws"
+    display = PanelsDisplay(
+        _name(recipe), figure_title(recipe, material), tuple(map(tuple, shown)), about
+    )
     caption = "Mean over the benchmarks; theta in steps of 0.01; balanced draws. "
-    caption += left_out([member for members in scored.values() for member in members])
+    caption += left_out(members)
     if missing:
         caption += f" Without those that have no balanced draw: {', '.join(missing)}."
     findings = (claims.near_minimum(surfaces, default),)

@@ -43,6 +43,7 @@ class BarsDisplay:
     groups: tuple[str, ...]
     series: tuple[BarSeries, ...]
     format: str = "{:.1f}"
+    about: str = ""  # what it was made of, and what its whiskers are
 
     def plot(self, ax: Axes, *, inches: float = style.COLUMN_WIDTH - _SIDE) -> dict[str, Artist]:
         """Draw on `ax`, about `inches` wide; the bars of each series by name."""
@@ -79,7 +80,8 @@ class BarsDisplay:
             width = style.TEXT_WIDTH
         figure = style.new_figure(self.title, width=width, height=_HEIGHT)
         ax = figure.subplots()
-        below = style.legend_of(figure, self.plot(ax, inches=width - _SIDE))
+        named = self.plot(ax, inches=width - _SIDE)
+        below = style.legend_of(figure, named, about=self.about)
         lines = max(text.get_text().count("\n") for text in ax.get_xticklabels()) + 1
         style.set_height(figure, _HEIGHT + style.lines_height(lines) + below)
         return figure

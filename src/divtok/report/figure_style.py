@@ -154,18 +154,27 @@ def turned_height(ax: Axes) -> float:
     return max((text_width(text) for text in turned), default=0.0)
 
 
-def legend_below(figure: Figure, axes: Sequence[Axes], *, columns: int = 3) -> float:
-    """One legend for all panels, below them, in at most `columns` columns; its height in inches."""
+def legend_below(
+    figure: Figure, axes: Sequence[Axes], *, columns: int = 3, about: str = ""
+) -> float:
+    """One legend for all panels, below them, in at most `columns` columns; its height in inches.
+
+    `about`, what the figure was made of, is above its entries.
+    """
     found: dict[str, Any] = {}
     for ax in axes:
         handles, names = ax.get_legend_handles_labels()
         for handle, name in zip(handles, names, strict=True):
             found.setdefault(name, handle)
-    return _widest_legend(figure, list(found), list(found.values()), columns)
+    return _widest_legend(figure, list(found), list(found.values()), columns, about=about)
 
 
 def legend_of(
-    figure: Figure, entries: Mapping[str, Artist], marks: Mapping[str, Artist] | None = None
+    figure: Figure,
+    entries: Mapping[str, Artist],
+    marks: Mapping[str, Artist] | None = None,
+    *,
+    about: str = "",
 ) -> float:
     """One legend below all panels, as wide as it fits; returns its height in inches.
 
@@ -176,17 +185,30 @@ def legend_of(
     # Some versions of matplotlib leave out a name that begins with an underscore.
     names = [fold(f"\u200a{name}" if name.startswith("_") else name, room) for name in named]
     last = len(named) - len(entries)
-    return _widest_legend(figure, names, list(named.values()), len(names), last=last)
+    handles = list(named.values())
+    return _widest_legend(figure, names, handles, len(names), last=last, about=about)
 
 
 def _widest_legend(
-    figure: Figure, names: Sequence[str], handles: Sequence[Artist], most: int, *, last: int = 0
+    figure: Figure,
+    names: Sequence[str],
+    handles: Sequence[Artist],
+    most: int,
+    *,
+    last: int = 0,
+    about: str = "",
 ) -> float:
     """The legend with the most columns that the figure is wide enough for, and even rows.
 
     Returns its height in inches, 0 without names.
     """
-    for columns in range(min(most, len(names)), 0, -1):
+    title = fold(about, figure.get_figwidth() - 2 * _EDGE - 0.2) if about else None
+    for columns in range(max(min(most, len(names)), 1 if about else 0), 0, -1):
+        if not names:  # the text alone
+            legend = figure.legend(
+                [], [], loc="outside lower center", title=title, title_fontsize=SMALL, frameon=False
+            )
+            return _extent(figure, legend)[1]
         rows = math.ceil(len(names) / columns)
         order = range(len(names))
         if rows > 1 and 0 < last < columns and (len(names) - last) % columns == 0:
@@ -196,7 +218,7 @@ def _widest_legend(
         legend = figure.legend(
             [handles[i] for i in order], [names[i] for i in order], loc="outside lower center",
             ncols=columns, fontsize=SMALL, frameon=False, handlelength=2.7, columnspacing=1.4,
-            labelspacing=0.35, borderpad=0.1,
+            labelspacing=0.35, borderpad=0.1, title=title, title_fontsize=SMALL,
         )  # fmt: skip
         width, height = _extent(figure, legend)
         if columns == 1 or width <= figure.get_figwidth() - 2 * _EDGE:

@@ -12,8 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from divtok.evaluate.curves import CountPoint, ReliabilityCurve
+import numpy as np
+
+from divtok.evaluate.curves import CountPoint, NaturalCurve, ReliabilityCurve
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.metrics import Bools, Floats
+from divtok.evaluate.scored_group import ScoredGroup
 from divtok.json_text import json_text
 from divtok.report import figure_style as style
 from divtok.report.tables import label
@@ -35,6 +39,29 @@ class Display(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What a figure was made of, for people who meet it without its page."""
+
+    pair: tuple[str, str] | None
+    theta: float | None
+    responses: int
+    right: int
+
+    @classmethod
+    def of(cls, group: ScoredGroup) -> MadeOf:
+        return cls(group.pair, group.theta, len(group.verdict), int(group.correct().sum()))
+
+    def text(self) -> str:
+        read = "" if self.pair is None else f"read by {self.pair[0]} with {self.pair[1]}; "
+        theta = "" if self.theta is None else f"theta {self.theta:g} bits; "
+        return f"{read}{theta}{self.responses:,} responses, {self.right:,} right"
+
+
+def _text(about: MadeOf | None) -> str:
+    return "" if about is None else about.text()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityPanel:
     """The reliability diagram of one estimator."""
@@ -43,26 +70,35 @@ class ReliabilityPanel:
     curve: ReliabilityCurve
 
     def plot(self, ax: Axes) -> None:
-        """Accuracy (mean and sd over draws) against mean confidence, over the share of responses.
+        """Accuracy against mean confidence, balanced and as it is, over the share of responses.
 
-        Everything is in percent, on one scale.
+        Everything is in percent, on one scale. A bin of one response is an empty marker.
         """
-        curve = self.curve
+        curve, natural = self.curve, self.curve.natural
         # Above the panel, since a line can pass through any corner of it.
-        figure = "" if curve.ece is None else f"\nECE {curve.ece * 100:.1f} %"
-        ax.set_title(plot_text(self.title) + figure, fontsize=style.NORMAL, pad=5)
+        found = (("balanced", curve.ece), ("natural", None if natural is None else natural.ece))
+        eces = [f"{100 * ece:.1f} % {which}" for which, ece in found if ece is not None]
+        heading = "".join(["\nECE " * bool(eces), "\n".join(eces)])
+        ax.set_title(plot_text(self.title) + heading, fontsize=style.NORMAL, pad=5)
         style.percent_square(ax)
-        if curve.reason is not None:
+        if curve.reason is not None and natural is None:
             style.note(ax, curve.reason)
             return
-        ax.bar(
-            curve.edges[:-1] * 100, curve.proportion * 100, width=100 / len(curve.proportion),
-            align="edge", color=style.GREY, edgecolor="white", linewidth=0.3, zorder=1,
-            label="share of responses",
-        )  # fmt: skip
         ax.plot(
             [0, 100], [0, 100], color=style.DARK, linewidth=0.8, linestyle=style.DASHED, zorder=2,
             label="perfect calibration",
+        )  # fmt: skip
+        if curve.reason is None:
+            self._plot_balanced(ax)
+        if natural is not None:
+            self._plot_natural(ax, natural)
+
+    def _plot_balanced(self, ax: Axes) -> None:
+        curve = self.curve
+        ax.bar(
+            curve.edges[:-1] * 100, curve.proportion * 100, width=100 / len(curve.proportion),
+            align="edge", color=style.GREY, edgecolor="white", linewidth=0.3, zorder=1,
+            label="share of responses, balanced",
         )  # fmt: skip
         there = curve.draws > 0
         x, y = curve.mean_confidence[there] * 100, curve.accuracy[there] * 100
@@ -70,17 +106,49 @@ class ReliabilityPanel:
         ax.fill_between(x, y - sd, y + sd, color=style.BLUE, alpha=0.25, linewidth=0, zorder=3)
         ax.plot(
             x, y, color=style.BLUE, marker="o", markersize=2.6, linewidth=1.2, zorder=4,
-            clip_on=False, label="accuracy, mean ± sd over draws",
+            clip_on=False, label="accuracy on balanced draws, mean ± sd over draws",
         )  # fmt: skip
+        _plot_single(ax, x, y, curve.most[there] == 1, "o", style.BLUE)
+
+    def _plot_natural(self, ax: Axes, natural: NaturalCurve) -> None:
+        x, y = natural.mean_confidence * 100, natural.accuracy * 100
+        ends = np.stack([y - natural.low * 100, natural.high * 100 - y])
+        ax.errorbar(
+            x, y, yerr=ends, color=style.VERMILLION, marker="s", markersize=2.6, linewidth=0.9,
+            linestyle=":", elinewidth=0.6, zorder=5, clip_on=False,
+            label="accuracy at natural prevalence, 95 % interval",
+        )  # fmt: skip
+        _plot_single(ax, x, y, natural.responses == 1, "s", style.VERMILLION)
 
     def values(self) -> dict[str, Any]:
+        curve, natural = self.curve, self.curve.natural
         single = ("estimator", "reason", "ece", "n_per_class")
         arrays = ("edges", "mean_confidence", "accuracy", "accuracy_sd", "proportion")
+        of_natural = ("mean_confidence", "accuracy", "low", "high")
         return {
-            **{name: getattr(self.curve, name) for name in single},
-            **{name: style.numbers(getattr(self.curve, name)) for name in arrays},
-            "draws": self.curve.draws.tolist(),
+            **{name: getattr(curve, name) for name in single},
+            **{name: style.numbers(getattr(curve, name)) for name in arrays},
+            "draws": curve.draws.tolist(),
+            "most": curve.most.tolist(),
+            "natural": None
+            if natural is None
+            else {
+                "n": natural.n,
+                "ece": natural.ece,
+                **{name: style.numbers(getattr(natural, name)) for name in of_natural},
+                "responses": natural.responses.tolist(),
+            },
         }
+
+
+def _plot_single(ax: Axes, x: Floats, y: Floats, single: Bools, marker: str, colour: str) -> None:
+    """Empty markers over those of bins that hold one response."""
+    if single.any():
+        ax.plot(
+            x[single], y[single], linestyle="none", marker=marker, markersize=2.6, zorder=6,
+            markerfacecolor="white", markeredgecolor=colour, markeredgewidth=0.6, clip_on=False,
+            label="bin of one response",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +157,7 @@ class ReliabilityDisplay:
 
     title: str
     panels: tuple[ReliabilityPanel, ...]
+    about: MadeOf | None = None
 
     @classmethod
     def of(
@@ -96,8 +165,11 @@ class ReliabilityDisplay:
         title: str,
         curves: Sequence[ReliabilityCurve],
         labels: Mapping[str, str] | None = None,
+        *,
+        about: MadeOf | None = None,
     ) -> ReliabilityDisplay:
-        return cls(title, tuple(ReliabilityPanel(label(c.estimator, labels), c) for c in curves))
+        panels = tuple(ReliabilityPanel(label(c.estimator, labels), c) for c in curves)
+        return cls(title, panels, about)
 
     def figure(self) -> Figure:
         n = len(self.panels)
@@ -118,13 +190,14 @@ class ReliabilityDisplay:
                 ax.set_xlabel("mean confidence (%)", fontsize=style.SMALL)
             if number % across == 0:
                 ax.set_ylabel("accuracy, share (%)", fontsize=style.SMALL)
-        below = style.legend_below(figure, axes[:n])
-        style.set_height(figure, (side + 0.45) * down + 0.35 + below)
+        below = style.legend_below(figure, axes[:n], about=_text(self.about))
+        style.set_height(figure, (side + 0.65) * down + 0.35 + below)
         return figure
 
     def values(self) -> dict[str, Any]:
         panels = [p.values() for p in self.panels]
-        return {"figure": "reliability", "title": self.title, "panels": panels}
+        about = None if self.about is None else asdict(self.about)
+        return {"figure": "reliability", "title": self.title, "about": about, "panels": panels}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +206,7 @@ class CountDisplay:
 
     title: str
     points: tuple[CountPoint, ...]
+    about: MadeOf | None = None
 
     def plot(self, ax: Axes) -> None:
         """Accuracy in percent with 95 % intervals."""
@@ -145,8 +219,15 @@ class CountDisplay:
         colour, marker = style.look(0)
         ax.errorbar(
             [k[0] for k in known], [k[1] for k in known], yerr=ends, color=colour, marker=marker,
-            markersize=3, linewidth=1.2, elinewidth=0.8, capsize=1.5,
+            markersize=3, linewidth=1.2, elinewidth=0.8, capsize=1.5, label="95 % interval",
         )  # fmt: skip
+        single = [p for p in self.points if p.n == 1 and p.accuracy is not None]
+        if single:
+            ax.plot(
+                [p.count for p in single], [100 * (p.accuracy or 0.0) for p in single],
+                linestyle="none", marker=marker, markersize=3, markerfacecolor="white",
+                markeredgecolor=colour, zorder=5, label="one response",
+            )  # fmt: skip
         names = [f"≥{p.count}" if p.and_more else str(p.count) for p in self.points]
         ax.set_xticks([p.count for p in self.points], names)
         ax.set_xlim(-0.6, self.points[-1].count + 0.6)
@@ -174,11 +255,15 @@ class CountDisplay:
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 3))
         self.plot(bottom)
         self.plot_numbers(top)
+        below = style.legend_below(figure, [bottom], about=_text(self.about))
+        style.set_height(figure, 2.8 + below)
         return figure
 
     def values(self) -> dict[str, Any]:
         series = [{"name": "accuracy", "points": [asdict(p) for p in self.points]}]
-        return {"figure": "accuracy_by_count", "title": self.title, "series": series}
+        about = None if self.about is None else asdict(self.about)
+        named = {"figure": "accuracy_by_count", "title": self.title, "about": about}
+        return {**named, "series": series}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +285,7 @@ class ThetaDisplay:
                 theta, [100 * v for v in values], color=colour, marker=marker, markersize=2.6,
                 linewidth=1.2, label=name,
             )  # fmt: skip
-        chosen = f"chosen theta: {self.fit.theta:g} bits"
+        chosen = f"chosen theta: {self.fit.theta:g} bits, on {self.fit.n:,} responses"
         ax.axvline(
             self.fit.theta, color=style.DARK, linewidth=0.9, linestyle=style.DASHED, label=chosen
         )

@@ -7,6 +7,7 @@ be read; the colours only show where high and low lie.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.report import figure_style as style
+from divtok.report.tables import Better
 from divtok.report.text import plot_text
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = "cividis"
+# Bright is good: the highest value is bright in the first, the lowest in the second.
+_COLOURS: Mapping[Better | None, str] = {"higher": "cividis", "lower": "cividis_r", None: "Greys"}
 _CELL_WIDTH, _CELL_HEIGHT = 0.5, 0.3  # inches
 _BETWEEN = 0.15  # inches from one map to the next
 _LONGEST_NAME = 1.2  # inches, before a row's name is folded
@@ -30,12 +33,16 @@ _MOST_LINES = 3  # of a column's name, before it is turned
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """One quantity: `values` [rows][columns], written with `format`; None leaves a cell blank."""
+    """One quantity: `values` [rows][columns], written with `format`; None leaves a cell blank.
+
+    `better` says which end is good, and bright; without it the map is grey.
+    """
 
     title: str
     values: tuple[tuple[float | None, ...], ...]
     format: str
     unit: str
+    better: Better | None = None
 
     @property
     def heading(self) -> str:
@@ -50,7 +57,7 @@ class HeatMap:
         from matplotlib.patches import Rectangle
 
         image = ax.imshow(
-            [style.gaps(row) for row in self.values], cmap=_COLOURS, aspect="auto",
+            [style.gaps(row) for row in self.values], cmap=_COLOURS[self.better], aspect="auto",
             interpolation="nearest", zorder=1,
         )  # fmt: skip
         blank = None
@@ -85,6 +92,7 @@ class MapsDisplay:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     maps: tuple[HeatMap, ...]
+    about: str = ""  # what it was made of
 
     def figure(self) -> Figure:
         layout = self._layout()
@@ -103,7 +111,8 @@ class MapsDisplay:
             left = number % layout.across == 0
             lowest = number + layout.across >= len(self.maps)
             self._name_axes(ax, layout, left=left, lowest=lowest)
-        below = style.legend_of(figure, {"no value": blanks[0]}) if blanks else 0.0
+        entries = {"no value": blanks[0]} if blanks else {}
+        below = style.legend_of(figure, entries, about=self.about)
         rows = sum(max(_beside_cells(ax) for ax in row) for row in grid)
         style.set_height(figure, down * layout.cell_height * len(self.rows) + rows + below)
         return figure

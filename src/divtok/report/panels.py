@@ -177,6 +177,7 @@ class PanelsDisplay:
     figure_name: str
     title: str
     rows: tuple[tuple[Panel, ...], ...]
+    about: str = ""  # what it was made of, and what its bars are
 
     def __post_init__(self) -> None:
         looks: dict[str, tuple[str, str, bool]] = {}
@@ -209,6 +210,7 @@ class PanelsDisplay:
             figure,
             {name: artist for name, artist in named.items() if name not in marks},
             {name: artist for name, artist in named.items() if name in marks},
+            about=self.about,
         )
         rows = _ROW * down + sum(max(_beyond_one_line(ax) for ax in row) for row in grid)
         style.set_height(figure, rows + 0.35 + below)
@@ -216,7 +218,8 @@ class PanelsDisplay:
 
     def values(self) -> dict[str, Any]:
         rows = [[asdict(panel) for panel in row] for row in self.rows]
-        return {"figure": self.figure_name, "title": self.title, "rows": rows}
+        named = {"figure": self.figure_name, "title": self.title, "about": self.about}
+        return {**named, "rows": rows}
 
     def _places(self) -> Iterator[tuple[int, int, Panel]]:
         for row, panels in enumerate(self.rows):

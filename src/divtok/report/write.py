@@ -22,6 +22,7 @@ from divtok.records import Evaluation
 from divtok.report.figures import (
     CountDisplay,
     Display,
+    MadeOf,
     ReliabilityDisplay,
     ThetaDisplay,
     save_figure,
@@ -194,11 +195,11 @@ def _displays(
         columns = sorted(group.columns, key=lambda c: order.index(c.estimator))
         curves = [reliability_of(group, c, protocol) for c in columns if not c.ranking_only]
         if curves:
-            display = ReliabilityDisplay.of(name, curves, labels)
+            display = ReliabilityDisplay.of(name, curves, labels, about=MadeOf.of(group))
             add("reliability", name, f"reliability of each estimator, {name}", display)
         points = count_curve(group)
         if any(p.n for p in points):
-            by_count = CountDisplay(name, points)
+            by_count = CountDisplay(name, points, MadeOf.of(group))
             add("count", name, f"accuracy by number of divergent tokens, {name}", by_count)
     for name, fit in theta_fits.items():
         add("theta", name, f"ECE and AUROC against theta, {name}", ThetaDisplay(name, fit))

@@ -201,7 +201,7 @@ def _groups(
     ]
     facts = shown_facts(named_estimators(config))
     groups = [
-        _group(sorted(rows, key=_place), grades, scores, counts, facts, config.theta)
+        _group(sorted(rows, key=_place), grades, scores, counts, facts, config)
         for rows in kept.values()
         if rows
     ]
@@ -257,7 +257,7 @@ def _group(
     scores: _Scores,
     counts: Mapping[str, Counts],
     facts: Sequence[Fact],
-    theta: float,
+    config: RunConfig,
 ) -> ScoredGroup:
     counted = [counts.get(r.key) for r in rows]
     return ScoredGroup(
@@ -269,7 +269,9 @@ def _group(
         # In the reader's tokens; the generator's where it was not read.
         length=[r.length if c is None else c.length for r, c in zip(rows, counted, strict=True)],
         count=[None if c is None else c.count for c in counted],
-        columns=[*scores.columns(rows), *(_fact(fact, counted, theta) for fact in facts)],
+        columns=[*scores.columns(rows), *(_fact(fact, counted, config.theta) for fact in facts)],
+        pair=config.scored_pairs().get(rows[0].generator),
+        theta=config.theta,
     )
 
 
