@@ -15,6 +15,9 @@ from divtok.protocols.extract import find_answer
 
 _TAILS = (64, 1024)
 _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a character
+# Tokens before and after one that settle its text: a character has at most four bytes, so that
+# behind eight tokens one is told whatever the first of them were cut out of.
+_BEFORE, _AFTER = 8, 4
 
 
 def answer_tokens(
@@ -122,6 +125,22 @@ def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
         texts.append(text[len(decode(start, shared)) :])
         start, shared = shared, stop
     return texts
+
+
+def token_texts_at(
+    tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence[int]
+) -> list[str]:
+    """`token_texts` at some positions, which for few of many is much quicker."""
+    if len(positions) * (_BEFORE + _AFTER) > len(ids):
+        texts = token_texts(tokenizer, ids)
+        return [texts[position] for position in positions]
+    found: list[str] = []
+    for position in positions:
+        start = max(0, position - _BEFORE)
+        found.append(
+            token_texts(tokenizer, ids[start : position + 1 + _AFTER])[position - start]
+        )
+    return found
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int], skip_special: bool) -> str:
