@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SHORTEST_LINE = 60
 _KEY = 12  # characters of a key in a list: half of it
 
+
 def show(
     run: RunArgument,
     key: Annotated[

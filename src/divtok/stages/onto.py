@@ -54,8 +54,8 @@ def export_onto(
     rows = RunRows(run, config, tell=tell, tokens=tokens)
     places = _places(run, own, file, tell, taken={PREFIX + c.name for c in _added(rows)})
     wanted = {place for place in places if place is not None}
-    found = {c.name: c.kind for c in _added(rows)}
-    columns = [Column(PREFIX + name, kind) for name, kind in found.items()]
+    names = [column.name for column in _added(rows)]
+    columns = [Column(PREFIX + column.name, column.kind) for column in _added(rows)]
     tokens_of: dict[int, Any] = {}
     if tokens:
         order = iter(sorted(wanted))
@@ -68,7 +68,7 @@ def export_onto(
         if place is None:
             return None
         cells = {"key": keys[place], **rows.facts.cells(place), SUSPECTS: tokens_of.get(place)}
-        return {PREFIX + name: cells[name] for name in found}
+        return {PREFIX + name: cells[name] for name in names}
 
     with destination(out, put) as write:
         own.write(columns, added, write)
@@ -99,9 +99,7 @@ def _check_out(own: OwnFile, file: Path, out: Path | None) -> None:
         )
 
 
-def _places(
-    run: Run, own: OwnFile, file: Path, tell: Tell, *, taken: set[str]
-) -> list[int | None]:
+def _places(run: Run, own: OwnFile, file: Path, tell: Tell, *, taken: set[str]) -> list[int | None]:
     """For each row of the file where its response is in the run."""
     responses, read = _Responses(run), _read_again(run, file)
     places: list[int | None] = []

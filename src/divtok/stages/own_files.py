@@ -1,7 +1,7 @@
 """Files of a user's own to which columns are added: JSON lines, a JSON array, CSV and Parquet.
 
-All that a file has is kept as it is, byte for byte where it is text: what is added is put at the end
-of each row, in the row's own style. Knows no run.
+All that a file has is kept as it is, byte for byte where it is text: what is added is put at the
+end of each row, in the row's own style. Knows no run.
 """
 
 from __future__ import annotations

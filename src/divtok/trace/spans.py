@@ -127,9 +127,7 @@ def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def token_texts_at(
-    tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence[int]
-) -> list[str]:
+def token_texts_at(tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence[int]) -> list[str]:
     """`token_texts` at some positions, which for few of many is much quicker."""
     if len(positions) * (_BEFORE + _AFTER) > len(ids):
         texts = token_texts(tokenizer, ids)
@@ -137,9 +135,7 @@ def token_texts_at(
     found: list[str] = []
     for position in positions:
         start = max(0, position - _BEFORE)
-        found.append(
-            token_texts(tokenizer, ids[start : position + 1 + _AFTER])[position - start]
-        )
+        found.append(token_texts(tokenizer, ids[start : position + 1 + _AFTER])[position - start])
     return found
 
 
