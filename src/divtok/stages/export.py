@@ -157,7 +157,9 @@ def _packed(file: IO[bytes], path: Path) -> Generator[Any]:
     elif codec is not None:
         import pyarrow as pa
 
-        with pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), codec) as packed:
+        # Not the file itself, which the stream would close.
+        sink = Sink(lambda data: _write_all(file, data))
+        with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), codec) as packed:
             yield packed
     else:
         yield file

@@ -70,9 +70,6 @@ class Facts:
         """Whether there are traces and no counts, as before the first scoring."""
         return bool(self._read.any() and (self._counts["count"] == _MISSING).all())
 
-    def has_count(self, place: int) -> bool:
-        return self._counts["count"][place] != _MISSING
-
     def add_count(self, place: int, counts: Counts) -> None:
         """What a trace counts, where the run was not scored since there are counts."""
         self._set_count(place, counts.count, counts.low, counts.high, counts.length)

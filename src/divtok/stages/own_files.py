@@ -200,8 +200,14 @@ class _Csv:
         """The one that cuts the first record into the most cells."""
         if plain_name(self._path).endswith(".tsv"):
             return "\t"
-        counts = {d: len(next(_records(self._path, d))[1]) for d in _DELIMITERS}
-        return max(counts, key=lambda delimiter: counts[delimiter])
+
+        def columns(delimiter: str) -> int:
+            try:
+                return len(next(_records(self._path, delimiter))[1])
+            except DataError:
+                return 0  # quotes that are none with it
+
+        return max(_DELIMITERS, key=columns)
 
 
 class _Parquet:

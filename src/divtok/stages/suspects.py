@@ -90,12 +90,12 @@ class Suspects:
         self._found: dict[int, _Found] = {}
         positions: list[Any] = [np.empty(0, np.int32)]
         bits: list[Any] = [np.empty(0, np.float32)]
-        end = 0
+        end, count_here = 0, facts.uncounted
         for response, trace in scored_traces(run, config, stored_responses(run)):
             if trace.status != "ok":
                 continue
             place = facts.places[response.key]
-            if not facts.has_count(place):
+            if count_here:
                 facts.add_count(place, count_trace(trace, theta=facts.theta, band_bits=0.0))
             there = np.flatnonzero(divergent_tokens(trace, theta=facts.theta))
             positions.append(there.astype(np.int32))
