@@ -282,7 +282,7 @@ class Trace:
 
     def __repr__(self) -> str:
         """Without the arrays, so that it fits on a screen."""
-        head = f"<Trace of {shortened(self.key)}: " if self.key else "<Trace: "
+        head = f"<Trace of {shortened(self.key, 40)}: " if self.key else "<Trace: "
         if self.status != "ok":
             return f"{head}{self.status}\n  {shortened(str(self.reason))}>"
         bits, counted = self.jsd_bits, int(self.reasoning().sum())

@@ -51,7 +51,8 @@ def test_csv_is_exactly_this(run: Run) -> None:
         "key,benchmark,problem_id,sample,generator,question,response,finish_reason,gold,answer,"
         "verdict,verdict_reason,dtc_lin,count,tokens,theta,reason"
     )
-    who = "bench/divtok/tiny-0.5m/a/{0},bench,a,{0},divtok/tiny-0.5m,Question a?,\\boxed{{1}},stop,1,1"
+    who = "bench/divtok/tiny-0.5m/a/{0},bench,a,{0},divtok/tiny-0.5m,Question a?,"
+    who += "\\boxed{{1}},stop,1,1"
     assert put_out(run, tokens=False).decode().split("\n") == [
         names,
         who.format(0) + ",correct,,0.68,3,4,0.05,",

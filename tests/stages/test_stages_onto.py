@@ -19,7 +19,7 @@ from divtok.stages.import_files import import_files
 from divtok.stages.onto import export_onto
 from divtok.store.run import Run
 
-SAID: list[str] = []
+said: list[str] = []
 
 
 def row(question: str, response: str, **more: Any) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def imported(folder: Path, *files: Path, **options: Any) -> Run:
 
 
 def onto(run: Run, file: Path, out: Path | None = None) -> list[dict[str, Any]]:
-    """What comes back, as JSON lines; what was said is in SAID."""
+    """What comes back, as JSON lines; what was said is in said."""
     pieces: list[bytes] = []
-    SAID.clear()
-    export_onto(run, small_config(), file, out=out, put=pieces.append, tell=SAID.append)
+    said.clear()
+    export_onto(run, small_config(), file, out=out, put=pieces.append, tell=said.append)
     text = b"".join(pieces) if out is None else out.read_bytes()
     return [json.loads(line) for line in text.splitlines()]
 
@@ -63,7 +63,7 @@ def test_the_rows_of_a_file_come_back_in_their_order(tmp_path: Path) -> None:
     found = onto(run, file)
     assert values(found) == [0.0, 0.01, 0.02]
     assert [{k: v for k, v in r.items() if not k.startswith("divtok_")} for r in found] == given
-    assert SAID == []
+    assert said == []
     keys = [trajectory.key for trajectory in run.trajectories.read()]
     assert [row["divtok_key"] for row in found] == keys
 
@@ -86,12 +86,12 @@ def test_rows_without_a_response_are_empty_and_said(tmp_path: Path) -> None:
     new = [row("q1", "b"), row("q1", "a"), row("q9", "a"), {"what": 1}]
     file.write_text("".join(json.dumps(each) + "\n" for each in new) + "no json\n")
     pieces: list[bytes] = []
-    SAID.clear()
-    export_onto(run, small_config(), file, out=None, put=pieces.append, tell=SAID.append)
+    said.clear()
+    export_onto(run, small_config(), file, out=None, put=pieces.append, tell=said.append)
     *lines, last = b"".join(pieces).splitlines()
     assert values([json.loads(line) for line in lines]) == [None, 0.0, None, None]
     assert last == b"no json"
-    assert SAID == [
+    assert said == [
         f"export: 4 of 5 rows of {file} have no response in the run that is surely theirs, and "
         "empty columns: line 1, line 3, line 4, line 5"
     ]
@@ -167,7 +167,7 @@ def test_a_table_comes_back_as_a_table(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_bytes('\ufeffquestion;response\r\nq2;"b;"\r\nq1;a\r\nq3;c\r\n'.encode())
     out = tmp_path / "out.csv"
-    export_onto(run, small_config(), file, out=out, put=print, tell=SAID.append)
+    export_onto(run, small_config(), file, out=out, put=print, tell=said.append)
     text = out.read_bytes().decode()
     assert text.startswith("\ufeffquestion;response;divtok_key;")
     assert text.count("\r\n") == 4
@@ -181,7 +181,7 @@ def test_what_is_found_is_added_once(tmp_path: Path) -> None:
     run = imported(tmp_path / "run", file)
     out = tmp_path / "out.jsonl"
     onto(run, file, out)
-    with pytest.raises(DataError, match="divtok_.* already"):
+    with pytest.raises(DataError, match="already"):
         onto(run, out)
 
 

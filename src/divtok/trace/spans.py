@@ -15,8 +15,7 @@ from divtok.protocols.extract import find_answer
 
 _TAILS = (64, 1024)
 _INCOMPLETE = "\ufffd"  # what bytes decode to that are not yet, or never, a character
-# Tokens before and after one that settle its text: a character has at most four bytes, so that
-# behind eight tokens one is told whatever the first of them were cut out of.
+# Tokens before and after one that mostly settle its text: a character has at most four bytes.
 _BEFORE, _AFTER = 8, 4
 
 
@@ -132,11 +131,18 @@ def token_texts_at(tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence
     if len(positions) * (_BEFORE + _AFTER) > len(ids):
         texts = token_texts(tokenizer, ids)
         return [texts[position] for position in positions]
-    found: list[str] = []
-    for position in positions:
-        start = max(0, position - _BEFORE)
-        found.append(token_texts(tokenizer, ids[start : position + 1 + _AFTER])[position - start])
-    return found
+    return [_text_at(tokenizer, ids, position) for position in positions]
+
+
+def _text_at(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> str:
+    before, after = _BEFORE, _AFTER
+    while True:
+        start, stop = max(0, position - before), min(len(ids), position + 1 + after)
+        # Some tokenizers decode a row of bytes as one, which the cut must not go through.
+        cut = _INCOMPLETE in _decode(tokenizer, list(ids[start:stop]), False)
+        if not cut or stop - start == len(ids):
+            return token_texts(tokenizer, ids[start:stop])[position - start]
+        before, after = 4 * before, 4 * after
 
 
 def _decode(tokenizer: Tokenizer, ids: list[int], skip_special: bool) -> str:
