@@ -7,6 +7,7 @@ terminal) is not known here. No model is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from divtok.config.run import RunConfig
+from divtok.progress import track
 from divtok.stages.facts import Cells, Facts, column_of
 from divtok.stages.suspects import Suspects
 from divtok.store.columns import ArrowTable
@@ -29,6 +31,7 @@ Kind = Literal["foreign", "word", "number", "whole", "tokens"]
 SUSPECTS = "suspect_tokens"
 # Rows that are made at once; a shard may hold all of a run.
 ROWS_AT_ONCE = 1024
+_MANY = 5000  # rows that take long enough for progress to be shown
 
 _RESPONSE = ("key", "benchmark", "problem_id", "sample", "generator", "finish_reason")
 _WHO: dict[str, Kind] = {
@@ -102,25 +105,33 @@ class RunRows:
                 self._run.problems, ("benchmark", "id", "question", "answer")
             )
         }
-        names = (*_RESPONSE, "text", *(["token_ids"] if self._suspects is not None else []))
         order = [column.name for column in self.columns]
-        place = 0
-        for shard in self._run.trajectories.columns(names):
-            for start in range(0, len(shard), ROWS_AT_ONCE):
-                part = shard.slice(start, ROWS_AT_ONCE)
-                columns = [part.column(name).to_pylist() for name in (*_RESPONSE, "text")]
-                found: list[Cells] = []
-                for row, (*who, text) in enumerate(zip(*columns, strict=True)):
-                    if wanted(place):
-                        given = partial(_ids, part, row)
-                        cells = dict(zip(_RESPONSE, who, strict=True))
-                        asked = problems.get((cells["benchmark"], cells["problem_id"]))
-                        question, gold = asked or (None, None)
-                        cells |= {"question": question, "response": text, "gold": gold}
-                        cells |= self._found(place, cells, given)
-                        found.append({name: cells[name] for name in order})
-                    place += 1
-                yield found
+        for first, part in self._parts():
+            places = [first + row for row in range(len(part)) if wanted(first + row)]
+            found: list[Cells] = []
+            columns = [part.column(name).to_pylist() for name in (*_RESPONSE, "text") if places]
+            for place in places:
+                *who, text = (column[place - first] for column in columns)
+                cells: Cells = dict(zip(_RESPONSE, who, strict=True))
+                asked = problems.get((cells["benchmark"], cells["problem_id"]))
+                question, gold = asked or (None, None)
+                cells |= {"question": question, "response": text, "gold": gold}
+                cells |= self._found(place, cells, partial(_ids, part, place - first))
+                found.append({name: cells[name] for name in order})
+            yield found
+
+    def _parts(self) -> Iterator[tuple[int, ArrowTable]]:
+        """Slices of the trajectories, each with the place of its first row."""
+        slow = self._suspects is not None  # texts of tokens take nearly all of the time
+        names = (*_RESPONSE, "text", *(["token_ids"] if slow else []))
+        first, watched = 0, slow and len(self) >= _MANY
+        with track("rows", total=len(self)) if watched else nullcontext(_nothing) as advance:
+            for shard in self._run.trajectories.columns(names):
+                for start in range(0, len(shard), ROWS_AT_ONCE):
+                    part = shard.slice(start, ROWS_AT_ONCE)
+                    yield first, part
+                    first += len(part)
+                    advance(len(part))
 
     def frame(self) -> pl.DataFrame:
         """All rows as a polars frame."""
@@ -162,3 +173,7 @@ def arrow_table(columns: Sequence[Column], rows: Sequence[Cells]) -> ArrowTable:
 
 def _ids(part: ArrowTable, row: int) -> Sequence[int]:
     return part.column("token_ids")[row].as_py()
+
+
+def _nothing(_: int) -> None:
+    """Progress of what is done at once."""
