@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_rows_are_in_the_order_of_writing_over_shards_and_the_last_of_a_key_coun
 def test_without_a_tokenizer_there_are_positions_and_it_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise ModelError("There is no connection.")
 
     monkeypatch.setattr(suspects, "reader_tokenizer", refuse)
@@ -171,9 +172,26 @@ def test_without_a_tokenizer_there_are_positions_and_it_is_said_once(
     found = rows_of(handmade_run(tmp_path, [Row(sample=i) for i in range(3)]), said)
     tokens = [(t["position"], t["text"]) for t in found[2]["suspect_tokens"]]
     assert tokens == [(1, None), (2, None), (3, None)]
+    assert said == ["Divergent tokens have positions and no texts: There is no connection."]
+
+
+def test_no_hub_is_asked_for_a_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a hub was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    name = "someone/some-model"
+    row = Row(generator=name)
+    said: Said = []
+    given = (f"generators=['{name}']", f"trace.auxiliary={AUXILIARY}", "score.theta=0.05")
+    config = small_config(*given)
+    run = handmade_run(tmp_path, [row], config=config)
+    (found,) = [r for batch in RunRows(run, config, tell=said.append).batches() for r in batch]
+    assert [token["position"] for token in found["suspect_tokens"]] == [1, 2, 3]
     assert said == [
-        f"the tokenizer of {GENERATOR} cannot be read (There is no connection): of divergent "
-        "tokens there are positions and no texts"
+        f"Divergent tokens have positions and no texts: The tokenizer of '{name}' is not on this "
+        f"machine. Fetch it: hf download {name} --include 'tokenizer*' config.json"
     ]
 
 

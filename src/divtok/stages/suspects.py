@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from divtok.config.run import RunConfig
-from divtok.errors import DivtokError
+from divtok.errors import DataError, DivtokError
 from divtok.records import Trace
 from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.facts import count_trace
@@ -61,23 +61,24 @@ class Texts:
         length = len(found) if isinstance(found, Trace) else found.length
         if len(ids) == length:
             return ids
-        self._say_once(f"the tokenizer of {reader} gives other tokens now than when it read them")
+        what = f"The tokenizer of {reader} gives other tokens now than when it read the response."
+        self._say_once(DataError(what))
         return None
 
     def tokenizer(self, reader: str) -> Any:
         if reader not in self._tokenizers:
             try:
-                self._tokenizers[reader] = reader_tokenizer(self._config, reader)
+                self._tokenizers[reader] = reader_tokenizer(self._config, reader, at_hand=True)
             except DivtokError as error:
                 self._tokenizers[reader] = None
-                why = error.what.rstrip(".")
-                self._say_once(f"the tokenizer of {reader} cannot be read ({why})")
+                self._say_once(error)
         return self._tokenizers[reader]
 
-    def _say_once(self, why: str) -> None:
-        if why not in self._told:
-            self._told.add(why)
-            self._tell(f"{why}: of divergent tokens there are positions and no texts")
+    def _say_once(self, why: DivtokError) -> None:
+        if why.what not in self._told:
+            self._told.add(why.what)
+            step = "" if why.next_step is None else f" {why.next_step}"
+            self._tell(f"Divergent tokens have positions and no texts: {why.what}{step}")
 
 
 class Suspects:
