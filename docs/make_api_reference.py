@@ -26,7 +26,7 @@ numbers: both call the same functions.
 SECTIONS = {
     "Confidences": (
         *("load_pair", "confidence", "confidences", "aconfidences", "load_server_pair"),
-        *("Result", "Token", "Confidences", "Pair", "ServerPair"),
+        *("Result", "Tokens", "Token", "Confidences", "Pair", "ServerPair"),
     ),
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (

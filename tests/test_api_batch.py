@@ -174,7 +174,7 @@ def test_a_bad_row_keeps_its_place_and_ends_nothing(pair: Pair) -> None:
             assert reason is not None
             assert text in reason
             assert getattr(reason, "kind", None) == kind
-    summary = repr(found).splitlines()[0]
+    summary = " ".join(repr(found).partition("┌")[0].split())
     assert f"{len(rows)} confidences by dtc_lin, nsl" in summary
     assert f"{len(BAD)} without a value (not_text 4, not_row 3, empty 1, too_long 1)" in summary
 

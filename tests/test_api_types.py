@@ -34,7 +34,8 @@ def mine(trace: divtok.Trace, *, power: float = 1.0) -> float:
 
 def one(pair: divtok.Pair | divtok.ServerPair) -> float:
     result: divtok.Result = divtok.confidence("q", "r", pair=pair, n=12)
-    token: divtok.Token = result.tokens[0]
+    tokens: divtok.Tokens = result.tokens
+    token: divtok.Token = tokens[0]
     print(token.text, token.jsd_bits > 0.5, result.trace.others)
     return result.value
 

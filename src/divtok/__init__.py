@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from divtok.api.figures import auroc, ece, evaluate, fit, natural_auroc, natural_ece, sweep
     from divtok.api.grading import grade
     from divtok.api.listing import estimators, ls
-    from divtok.api.result import Result, Token
+    from divtok.api.result import Result, Token, Tokens
     from divtok.api.runs import Run, fit_family, import_files, run
     from divtok.api.tables import Records
     from divtok.divergences.arithmetic import jsd_bits
@@ -64,6 +64,7 @@ _HOME = {
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "Token": "divtok.api.result",
+    "Tokens": "divtok.api.result",
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
@@ -105,6 +106,7 @@ __all__ = [
     "Sampling",
     "ServerPair",
     "Token",
+    "Tokens",
     "Trace",
     "Trajectory",
     "Verdict",

@@ -224,7 +224,7 @@ class TheirVerdict:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """Per-token numbers of one trajectory under one pair (p, q): divergences, never decisions.
 
@@ -279,6 +279,25 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.jsd_bits)
+
+    def __repr__(self) -> str:
+        """Without the arrays, so that it fits on a screen."""
+        head = f"<Trace of {shortened(self.key, 40)}: " if self.key else "<Trace: "
+        if self.status != "ok":
+            return f"{head}{self.status}\n  {shortened(str(self.reason))}>"
+        bits, counted = self.jsd_bits, int(self.reasoning().sum())
+        bounds = "" if self.exact else ", within bounds"
+        found = "none"
+        if len(bits):
+            found = f"{bits.min():.4f} to {bits.max():.4f}, mean {bits.mean():.4f}"
+        return "\n".join(
+            [
+                f"{head}{len(self)} tokens, {counted} of them reasoning",
+                f"  p: {shortened(self.p)}",
+                f"  q: {shortened(self.q)}",
+                f"  jsd_bits: {found}{bounds}>",
+            ]
+        )
 
     def reasoning(self) -> npt.NDArray[np.bool_]:
         """[T] mask of the tokens that count as reasoning: not the answer, not the end of turn."""
@@ -468,6 +487,12 @@ class Evaluation:
     mean_confidence: float | None = None  # of the scored responses
     share_right: float | None = None  # of the scored responses
     reason: str | None = None  # why a metric is None
+
+
+def shortened(text: str, longest: int = 80) -> str:
+    """A name or a path, quoted and on one line of a screen; of a long one its end."""
+    quoted = repr(str(text))
+    return quoted if len(quoted) <= longest else "'..." + quoted[4 - longest :]
 
 
 def trajectory_key(

@@ -43,6 +43,16 @@ def put(text: object = "") -> None:
     print(visible(str(text), keep=LAYOUT), flush=True)
 
 
+def put_data(data: bytes) -> None:
+    """A piece of a file on standard output: as it is, but cleaned where that is a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(visible(data.decode("utf-8", "replace"), keep=LAYOUT))
+    else:
+        sys.stdout.flush()  # what was printed before comes before
+        sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+
+
 def put_error(text: object = "") -> None:
     """A line, or several, on standard error."""
     print(visible(str(text), keep=LAYOUT), file=sys.stderr, flush=True)
@@ -53,6 +63,11 @@ def show(*renderables: RenderableType) -> None:
     screen = console()
     for renderable in renderables:
         screen.print(renderable)
+
+
+def coloured() -> bool:
+    """Whether standard output shows colours and weights; a pipe shows neither."""
+    return console().color_system is not None
 
 
 def width() -> int:

@@ -49,13 +49,13 @@ def test_two_estimators_of_one_response_read_it_once(
     pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    plain = type(pair).read_batch
+    plain = type(pair).read_rows
 
     def counted(self: Any, rows: Any, **how: Any) -> Any:
         read.append(len(rows))
         return plain(self, rows, **how)
 
-    monkeypatch.setattr(type(pair), "read_batch", counted)
+    monkeypatch.setattr(type(pair), "read_rows", counted)
     question = "A question of this test alone: what is 3 + 4?"
     linear = divtok.confidence(question, RESPONSE, pair=pair, estimator="dtc_lin", theta=0.05)
     product = divtok.confidence(question, RESPONSE, pair=pair, estimator="dtc_prod", theta=0.05)

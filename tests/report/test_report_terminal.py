@@ -74,6 +74,13 @@ def test_newlines_break_lines_and_divergent_ones_show():
     assert text.plain.endswith("\n\na\n↵\nb")
 
 
+def test_brackets_mark_divergent_tokens_where_no_style_is_seen():
+    tokens, bits = ["a", " b", "\n", "[c]"], [0.9, 0.1, 0.9, 0.9]
+    text = trajectory_text(tokens, bits, 0.5, brackets=True)
+    assert text.plain.partition("\n\n")[2] == "[a] b[↵]\n[[c]]"
+    assert "[a]" not in trajectory_text(tokens, bits, 0.5).plain
+
+
 def test_long_lines_wrap():
     out = printed(trajectory_text(["word "] * 100, [0.0] * 100, 0.5), width=40)
     assert max(len(line) for line in out.splitlines()) <= 40

@@ -13,7 +13,13 @@ from trace_samples import byte_level_tokenizer
 
 from divtok.errors import DataError
 from divtok.protocols.extract import find_answer
-from divtok.trace.spans import answer_tokens, token_range, turn_end
+from divtok.trace.spans import (
+    answer_tokens,
+    token_range,
+    token_texts,
+    token_texts_at,
+    turn_end,
+)
 
 BYTE_LEVEL = byte_level_tokenizer()
 # Without U+FFFD, which cannot be told from bytes that are not a character.
@@ -245,3 +251,34 @@ def test_work_grows_with_the_length_times_its_logarithm(after: str) -> None:
 )
 def test_turn_end(ids: list[int], expected: int) -> None:
     assert turn_end(ids, {1, 2}) == expected
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, byte_fallback_tokenizer()], ids=["bpe", "bytes"])
+@settings(deadline=None, max_examples=60)
+@given(
+    text=st.text(CHARACTERS | st.sampled_from("日€🙂é a\n"), min_size=1, max_size=120),
+    data=st.data(),
+)
+def test_the_text_of_one_token_is_that_among_all(tokenizer: Any, text: str, data: Any) -> None:
+    ids = encode(text, tokenizer)
+    if not ids:
+        return
+    place = data.draw(st.integers(0, len(ids) - 1))
+    assert token_texts_at(tokenizer, ids, [place]) == [token_texts(tokenizer, ids)[place]]
+
+
+def test_few_of_many_tokens_are_decoded_with_their_neighbours_alone() -> None:
+    ids = encode("word " * 400)
+    longest = 0
+
+    class Counting:
+        def decode(self, ids: list[int], *args: Any, **options: Any) -> Any:
+            nonlocal longest
+            longest = max(longest, len(ids))
+            return BYTE_LEVEL.decode(ids, *args, **options)
+
+    counting: Any = Counting()
+    texts = token_texts(BYTE_LEVEL, ids)
+    places = [0, 1, 300, len(ids) - 1]
+    assert token_texts_at(counting, ids, places) == [texts[place] for place in places]
+    assert longest < 20

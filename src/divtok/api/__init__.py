@@ -90,6 +90,8 @@ def confidence(
     response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
 
     `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
+    The last few responses that a pair of models has read are kept with it: another estimator or
+    theta reads none of them again.
 
     Example:
         >>> import divtok
@@ -110,7 +112,7 @@ def confidence(
     if not response.strip():
         raise nothing_scored(NO_TEXT)
     row = asked.row("", question, response)
-    (read,) = asked.read([row])
+    read = asked.read_once(row)
     scored = asked.scored(row, read)
     result = asked.result(scored)
     if result is None:

@@ -40,7 +40,9 @@ def ls(kind: str) -> list[Row]:
     """`divtok ls KIND`: everything of one kind, plug-ins included, with name, summary and origin.
 
     Kinds are estimators, sets, evidence, divergences, protocols, graders, engines, importers,
-    benchmarks, families and recipes.
+    benchmarks, families and recipes; and "runs", what is in the folder runs/: for each run its
+    responses, generators and benchmarks, how many responses are graded, traced and scored, and when
+    it was written, or in `broken` what is wrong with the folder.
 
     Example:
         >>> import divtok
@@ -61,6 +63,10 @@ def _rows(kind: Kind) -> list[Row]:
             {"name": name, "summary": ", ".join(members), "estimators": members}
             for name, members in sets.items()
         ]
+    if kind is Kind.RUNS:
+        from divtok.stages.listed_runs import listed_runs
+
+        return listed_runs()
     if kind is Kind.RECIPES:
         from divtok.paper.recipe import recipes
 

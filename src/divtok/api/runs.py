@@ -238,6 +238,34 @@ class Run(Shown):
         report(self._run, self._config())
         return self._run.report / "README.md"
 
+    def rows(self, *, tokens: bool = True) -> pl.DataFrame:
+        """`divtok export` as a frame: a row for each response, with all that is known of it.
+
+        Question, response, answer, gold, verdict, a column for each estimator, count and, unless
+        `tokens` is False, the divergent tokens. `reason` says why there is no confidence.
+        """
+        from divtok.progress import say
+        from divtok.stages.rows import RunRows
+
+        return RunRows(self._run, self._config(), tell=say, tokens=tokens).frame()
+
+    def export(
+        self,
+        out: str | Path,
+        *,
+        format: Literal["csv", "jsonl", "parquet"] | None = None,
+        onto: str | Path | None = None,
+        tokens: bool = True,
+    ) -> int:
+        """`divtok export`: write the rows to a file; with `onto`, that file with columns added.
+
+        The format is what the ending of `out` says, or that of the file `onto`. Gives the number of
+        responses in it.
+        """
+        from divtok.api.rows_out import exported
+
+        return exported(self._run, self._config(), out, format, onto, tokens=tokens)
+
     def verify(self, *, accept: bool = False) -> Checked:
         """`divtok verify`: check every file against its checksum."""
         from divtok.stages import verify

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from divtok.api.result import Result, Token
+from divtok.api.readings import READINGS
+from divtok.api.result import Result, Token, Tokens
 from divtok.divergences.divergence import further
 from divtok.errors import UsageError
 from divtok.evidence.kind import EVIDENCE
@@ -101,6 +102,19 @@ class Scoring:
             return self.pair.read_rows(rows, budget=self.budget, asked=self.asked)
         return [Read(trace) for trace in self.pair.trace_rows(rows)]
 
+    def read_once(self, row: Row) -> Read:
+        """One row alone, or what a pair of models made of it when it last read it alone.
+
+        Rows that were read together differ by rounding, and servers may change: neither is kept.
+        """
+        if not isinstance(self.pair, Pair):
+            return self.read([row])[0]
+        divergences = (divergence.column for divergence in self.asked.divergences)
+        what = (row.prompt_ids.tobytes(), row.token_ids.tobytes(), row.text, row.protocol)
+        return READINGS.get(
+            self.pair, (*what, *sorted(divergences), *self.kinds), lambda: self.read([row])[0]
+        )
+
     def scored(self, row: Row, read: Read) -> Scored:
         trace = replace(read.trace, retokenized=True)
         heard = dict(zip(self.kinds, read.heard, strict=True))
@@ -128,9 +142,12 @@ class Scoring:
         return Result(
             value=found.value,
             count=counts.count,
-            tokens=tuple(
-                Token(text, float(bits), bool(above))
-                for text, bits, above in zip(texts, trace.jsd_bits, divergent, strict=True)
+            tokens=Tokens(
+                (
+                    Token(text, float(bits), bool(above))
+                    for text, bits, above in zip(texts, trace.jsd_bits, divergent, strict=True)
+                ),
+                self.theta,
             ),
             estimator=found.estimator,
             params=found.params,

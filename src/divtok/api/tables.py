@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_WIDTH = 100  # of what is printed
+
 
 class Shown:
     """Something with a `to_polars`: from it come `to_pandas`, and how it is shown."""
@@ -41,10 +43,18 @@ class Shown:
         return self.to_polars()
 
     def __repr__(self) -> str:
+        import textwrap
+
         import polars as pl
 
-        with pl.Config(tbl_rows=10, tbl_cols=8, fmt_str_lengths=40, tbl_hide_dataframe_shape=True):
-            return f"{self._summary()}\n{self._view()}"
+        with pl.Config(
+            tbl_rows=10,
+            tbl_cols=8,
+            fmt_str_lengths=40,
+            tbl_width_chars=_WIDTH,
+            tbl_hide_dataframe_shape=True,
+        ):
+            return f"{textwrap.fill(self._summary(), _WIDTH)}\n{self._view()}"
 
     def _repr_html_(self) -> str:
         import html

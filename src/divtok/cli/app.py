@@ -8,6 +8,7 @@ from divtok.cli.check import check
 from divtok.cli.confidence import confidence
 from divtok.cli.demo import demo
 from divtok.cli.evaluate import evaluate
+from divtok.cli.export import export
 from divtok.cli.fit import fit
 from divtok.cli.fit_projection import fit_projection
 from divtok.cli.gather import gather
@@ -20,6 +21,7 @@ from divtok.cli.paper import paper
 from divtok.cli.report import report
 from divtok.cli.run import run
 from divtok.cli.score import score
+from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
 from divtok.cli.verify import verify
@@ -44,6 +46,8 @@ app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
 app.command("report")(report)
+app.command("export")(export)
+app.command("show")(show)
 app.command("fit")(fit)
 app.command("fit-projection")(fit_projection)
 app.command("import", cls=ImportCommand)(import_)

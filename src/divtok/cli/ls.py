@@ -1,4 +1,4 @@
-"""The verb ls: what there is to choose from, and who brought it."""
+"""The verb ls: what there is to choose from, and who brought it; and the runs in runs/."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from divtok.stages.kinds import Kind
 def ls(
     kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: JsonOption = False
 ) -> None:
-    """List what there is of one kind, plug-ins included, and who brought it."""
+    """List what there is of one kind, plug-ins included, and who brought it; or the runs."""
     from divtok.api.listing import ls as listed
 
     rows = listed(kind)
     if as_json:
         print_json(rows)
+        return
+    if not rows:  # of everything else there is some
+        put("There are no runs in runs/ yet: make one with 'divtok run' or 'divtok demo'.")
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:

@@ -130,6 +130,23 @@ def load_tokenizer(
     return _read_tokenizer(model_place(ref), ref, revision, trust_remote_code)
 
 
+def tokenizer_at_hand(ref: str, *, revision: str | None = None) -> Any:
+    """`load_tokenizer` for what is on this machine: no hub is asked, which may take minutes."""
+    need_transformers()
+    from huggingface_hub import try_to_load_from_cache
+
+    place = model_place(ref)
+    if not Path(place).is_dir():
+        file = try_to_load_from_cache(place, "tokenizer_config.json", revision=revision)
+        if not isinstance(file, str):
+            raise ModelError(
+                f"The tokenizer of '{ref}' is not on this machine.",
+                next_step=f"Fetch it: hf download {ref} --include 'tokenizer*' config.json",
+            )
+        place = str(Path(file).parent)
+    return _read_tokenizer(place, ref, None, False)
+
+
 def load_model(
     ref: str,
     *,

@@ -58,11 +58,12 @@ def trajectory_text(
     *,
     header: TrajectoryHeader | None = None,
     reasoning: npt.ArrayLike | None = None,
+    brackets: bool = False,
 ) -> Text:
     """The header lines and the coloured tokens; rich wraps it to the width of the terminal.
 
     `tokens` and `jsd_bits` have T items. `reasoning` [T] (default: all True) says which tokens can
-    count as divergent.
+    count as divergent. With `brackets` these are in brackets, for where no style is seen.
     """
     divergence, divergent = _divergent(tokens, jsd_bits, theta, reasoning)
     text = Text(overflow="fold")
@@ -71,7 +72,11 @@ def trajectory_text(
     text.append(f"{int(divergent.sum())} divergent of {len(tokens)} tokens", style="bold")
     text.append(f" (more than {theta:g} bits)\n\n", style="dim")
     for token, bits, counts in zip(tokens, divergence, divergent, strict=True):
-        text.append(_broken(token, bool(counts)), style=_style(float(bits), bool(counts)))
+        shown_token = _broken(token, bool(counts))
+        if brackets and counts:
+            body = shown_token.rstrip("\n")  # a bracket on the next line would not be seen as its
+            shown_token = f"[{body}]{shown_token[len(body) :]}"
+        text.append(shown_token, style=_style(float(bits), bool(counts)))
     return text
 
 

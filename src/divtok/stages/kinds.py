@@ -17,3 +17,4 @@ class Kind(StrEnum):
     BENCHMARKS = "benchmarks"
     FAMILIES = "families"
     RECIPES = "recipes"
+    RUNS = "runs"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from divtok.config.run import RunConfig
-from divtok.models.load import Tokenizer, load_tokenizer
+from divtok.models.load import Tokenizer, load_tokenizer, tokenizer_at_hand
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
 
@@ -62,7 +62,11 @@ def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:
     return response == row.text and question.strip() in asked
 
 
-def reader_tokenizer(config: RunConfig, reader: str) -> Any:
-    """The tokenizer of a model that reads; on a server, the one the config names for it."""
+def reader_tokenizer(config: RunConfig, reader: str, *, at_hand: bool = False) -> Any:
+    """The tokenizer of a model that reads; on a server, the one the config names for it.
+
+    With `at_hand` only what is on this machine will do.
+    """
     ref = config.tokenizers.get(reader, reader)
-    return load_tokenizer(ref, revision=config.revisions.get(ref))
+    load = tokenizer_at_hand if at_hand else load_tokenizer
+    return load(ref, revision=config.revisions.get(ref))

@@ -43,7 +43,7 @@ class Asked:
         return Read(trace, [listener.unread(trace, model) for listener in self.listeners])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
 class Pair:
     """The models p and q of a divergence. Their token->id maps must agree; see `load_pair`.
 
@@ -61,6 +61,10 @@ class Pair:
 
     def __post_init__(self) -> None:
         check_vocabularies(self.p.name, self.p.tokenizer, self.q.name, self.q.tokenizer)
+
+    def __repr__(self) -> str:
+        family = "" if self.family is None else f" of the family '{self.family}'"
+        return f"<Pair{family}\n  p: {self.p!r}\n  q: {self.q!r}>"
 
     @property
     def vocab_size(self) -> int:

@@ -17,6 +17,7 @@ from divtok.packed.packs import Pack
 from divtok.packed.parts import Head, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
 from divtok.progress import say
+from divtok.records import shortened
 from divtok.trace.trunks import Trunk, compile_layers, packed_trunk, padded_trunk
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reader:
     """One model that reads trajectories.
 
@@ -45,6 +46,10 @@ class Reader:
     revision: str | None = None
     packed: bool = True
     length_switch: int | None = None
+
+    def __repr__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{shortened(self.name, 60)}, {dtype} on {self.device}"
 
     def states(self, pack: Pack) -> Tensor:
         """Hidden states [sum T, D] that predict the response tokens, one lane after another."""

@@ -21,7 +21,7 @@ from divtok.endpoints.many import for_each
 from divtok.endpoints.settings import ServerSettings
 from divtok.errors import DataError, UsageError
 from divtok.packed.packs import Ids
-from divtok.records import FloatArray, Trace, Trajectory
+from divtok.records import FloatArray, Trace, Trajectory, shortened
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import Row, check_ids, plain_ids, row_of, unreadable
 from divtok.trace.pair import check_vocabularies
@@ -35,7 +35,7 @@ from divtok.trace.topk.server_model import FormChoice, ServerModel, load_server_
 Told = tuple[Known, FloatArray64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ServerPair:
     """The models p and q of a divergence, each behind a server. Their token->id maps must agree.
 
@@ -53,6 +53,9 @@ class ServerPair:
 
     def __post_init__(self) -> None:
         check_vocabularies(self.p.name, self.p.tokenizer, self.q.name, self.q.tokenizer)
+
+    def __repr__(self) -> str:
+        return f"<ServerPair\n  p: {shortened(self.p.name)}\n  q: {shortened(self.q.name)}>"
 
     @property
     def vocab_size(self) -> int:

@@ -1,0 +1,162 @@
+"""The verb show: one response with its tokens marked, or the responses that matter most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divtok.cli.options import JsonOption, RunArgument, open_with_config
+from divtok.cli.printing import print_json
+from divtok.errors import UsageError
+from divtok.progress import say
+from divtok.screen import coloured, put, visible, width
+from divtok.screen import show as draw
+
+if TYPE_CHECKING:
+    from divtok.stages.show import Shown
+
+_SHORTEST_LINE = 60
+_KEY = 12  # characters of a key in a list: half of it
+
+
+def show(
+    run: RunArgument,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            help="A response: its key, or the first 4 characters or more of it, or a problem's id.",
+            show_default=False,
+        ),
+    ] = None,
+    least_trusted: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="List the N responses with the lowest confidence."),
+    ] = None,
+    confidently_wrong: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="List the N wrong responses that are trusted most."),
+    ] = None,
+    estimator: Annotated[
+        str | None, typer.Option(help="Whose confidence orders a list; dtc_lin, if it is there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at one response, its divergent tokens marked, or list those to look at.
+
+    Divergent tokens are coloured, bold and underlined; in a pipe they are in [brackets].
+    """
+    from divtok.stages.rows import RunRows
+    from divtok.stages.show import Which, keys_of, ranked, rows_at, shown, usual_estimator
+
+    asked = {Which.LEAST_TRUSTED: least_trusted, Which.CONFIDENTLY_WRONG: confidently_wrong}
+    lists = [(which, number) for which, number in asked.items() if number is not None]
+    if len(lists) + (key is not None) != 1:
+        raise UsageError(
+            "A KEY, --least-trusted or --confidently-wrong: one of them is shown at a time.",
+            next_step=f"Begin with: divtok show {run} --least-trusted 20",
+        )
+    store, config = open_with_config(run)
+    rows = RunRows(store, config, tell=say, tokens=False)
+    if key is None:
+        which, number = lists[0]
+        name, places = ranked(store, rows.facts, which, number, estimator)
+    else:
+        name = usual_estimator(store, rows.facts, estimator) if rows.facts.estimators else None
+        keys = keys_of(store, rows.facts, key)
+        places = [rows.facts.places[each] for each in keys]
+        if len(keys) == 1 and not as_json:
+            _print(shown(store, config, rows.facts, keys[0], tell=say))
+            return
+    found = rows_at(rows, places)
+    if as_json:
+        print_json(found)
+    else:
+        _print_list(found, name)
+
+
+def _print_list(rows: Sequence[dict[str, Any]], estimator: str | None) -> None:
+    """One line each, cut to the screen: beginning of the key, confidence, verdict, count."""
+    from divtok.stages.facts import column_of
+
+    if not rows:
+        put("There is no such response.")
+        return
+    cells = [("key", estimator or "confidence", "verdict", "count", "question")]
+    for row in rows:
+        value = None if estimator is None else row[column_of(estimator)]
+        question = " ".join((row["question"] or "").split())
+        count = "-" if row["count"] is None else str(row["count"])
+        said = "-" if value is None else f"{value:.3f}"
+        cells.append((row["key"][:_KEY], said, row["verdict"] or "-", count, visible(question)))
+    widths = [max(len(line[i]) for line in cells) for i in range(4)]
+    for line in cells:
+        first, *rest = (f"{cell:<{w}}" for cell, w in zip(line[:4], widths, strict=True))
+        start = "  ".join([first, *rest, ""])
+        put(start + _cut(line[4], max(width(), _SHORTEST_LINE) - len(start)))
+
+
+def _print(found: Shown) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from divtok.report.terminal import trajectory_text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in _header(found):
+        grid.add_row(Text(name, style="dim"), Text(visible(value, keep="\n")))
+    draw(grid)
+    put()
+    trace = found.trace
+    if trace is None or found.tokens is None:
+        put(found.trajectory.text)
+        for line in found.divergences:
+            put(line)
+        return
+    draw(
+        trajectory_text(
+            found.tokens,
+            trace.jsd_bits,
+            found.theta,
+            reasoning=trace.reasoning(),
+            brackets=not coloured(),
+        )
+    )
+
+
+def _header(found: Shown) -> list[tuple[str, str]]:
+    """Name and value of what is known beside the tokens."""
+    from divtok.stages.facts import column_of
+
+    row, cells, problem = found.trajectory, found.cells, found.problem
+
+    def known(value: str | None, why: str | None = None) -> str:
+        return ("-" if value is None else value) + ("" if why is None else f" ({why})")
+
+    def number(column: str, digits: str) -> str:
+        value, low, high = (cells.get(column + end) for end in ("", "_low", "_high"))
+        bounds = None if low is None else f"between {low:{digits}} and {high:{digits}}"
+        return known(None if value is None else f"{value:{digits}}", bounds)
+
+    lines = [
+        ("key", row.key),
+        ("response", f"sample {row.sample} by {row.generator}, ended by {row.finish_reason}"),
+        ("problem", f"{row.problem_id} of {row.benchmark}"),
+        ("question", known(problem and problem.question)),
+        ("answer", known(cells["answer"])),
+        ("gold", known(problem and problem.answer)),
+        ("verdict", known(cells["verdict"], cells["verdict_reason"])),
+    ]
+    lines += [(name, number(column_of(name), ".3f")) for name in found.estimators]
+    if cells["count"] is not None:
+        lines.append(("count", f"{number('count', 'd')} at theta {found.theta:g}"))
+    if cells["reason"] is not None:
+        lines.append(("lacking", cells["reason"]))
+    return lines
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: max(longest - 3, 0)] + "..."
