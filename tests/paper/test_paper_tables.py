@@ -28,7 +28,7 @@ from divtok.paper.recipe import recipes
 from divtok.paper.run_tables import Material
 from divtok.records import Verdict
 from divtok.report.render import to_csv, to_markdown
-from divtok.report.tables import Cell, ReportRow, ReportTable
+from divtok.report.tables import Bounded, Cell, ReportRow, ReportTable
 
 STATED = ("verbalized", "verbalized_top2", "verbalized_distribution")
 QWEN3_4B = "Qwen/Qwen3-4B-Instruct-2507"
@@ -125,11 +125,13 @@ def test_the_papers_row_and_the_difference_stand_below_ours(qwen: Exhibit) -> No
     ]
     # MATH-500 and AIME25 of Qwen2.5-7B: 43.6 and 42.4.
     assert figures(qwen.tables[0], "Mean: paper, same cells")["nsl"] == pytest.approx(0.430)
-    assert [r.ranked for r in qwen.tables[0].rows] == [True, False, False] * 3
+    # Two responses are few, and only means over them are ranked.
+    assert [r.few for r in qwen.tables[0].rows] == [True, False, False] * 2 + [False] * 3
+    assert [r.ranked for r in qwen.tables[0].rows] == [False] * 6 + [True, False, False]
 
 
 def test_the_papers_figures_are_those_printed(qwen: Exhibit) -> None:
-    ece, auroc = qwen.tables
+    ece, auroc, *_ = qwen.tables
     estimators = [
         "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized",
         "dtc_prod", "dtc_lin", "prm",
@@ -152,7 +154,7 @@ def test_the_papers_figures_are_those_printed(qwen: Exhibit) -> None:
 
 
 def test_ours_and_the_difference_by_hand(qwen: Exhibit) -> None:
-    ece, auroc = (figures(table, QWEN, "math500") for table in qwen.tables)
+    ece, auroc = (figures(table, QWEN, "math500") for table in qwen.tables[:2])
     assert ece["accuracy"] == 0.5
     expected = {"nsl": 0.4, "mean_prob": 0.4, "entropy": 0.5, "uqac_attn": 0.7, "uqac_mean": 0.0,
                 "verbalized": 0.0, "dtc_prod": 0.4, "dtc_lin": 0.05, "prm": 0.1}  # fmt: skip
@@ -161,7 +163,7 @@ def test_ours_and_the_difference_by_hand(qwen: Exhibit) -> None:
     assert {name: auroc[name] for name in ranks} == ranks
     assert (ece["basecal"], auroc["basecal"]) == (None, None)
     less, higher = (
-        figures(table, "Qwen2.5-7B-Instruct: ours - paper", "math500") for table in qwen.tables
+        figures(table, "Qwen2.5-7B-Instruct: ours - paper", "math500") for table in qwen.tables[:2]
     )
     assert (less["accuracy"], higher["accuracy"]) == pytest.approx((-0.261, -0.261))
     expected = {"nsl": -0.036, "entropy": 0.172, "dtc_lin": -0.084}
@@ -175,7 +177,7 @@ def test_ours_and_the_difference_by_hand(qwen: Exhibit) -> None:
 
 
 def test_our_mean_is_over_our_rows_and_the_papers_over_all_of_its_own(qwen: Exhibit) -> None:
-    ece, auroc = qwen.tables
+    ece, auroc, *_ = qwen.tables
     assert figures(ece, "Mean")["dtc_lin"] == pytest.approx(0.05)
     for metric, table in (("ece", ece), ("auroc", auroc)):
         average = figures(table, "Paper's average")
@@ -191,9 +193,22 @@ def test_our_mean_is_over_our_rows_and_the_papers_over_all_of_its_own(qwen: Exhi
 
 
 def test_the_average_is_the_one_that_the_paper_prints(qwen: Exhibit) -> None:
-    ece, auroc = (figures(table, "Paper's average") for table in qwen.tables)
+    ece, auroc = (figures(table, "Paper's average") for table in qwen.tables[:2])
     for average, printed in ((ece, whitebox_average("ece")), (auroc, whitebox_average("auroc"))):
         assert {name: average[name] for name in printed} == printed
+
+
+def test_natural_figures_follow_and_the_paper_has_none(qwen: Exhibit) -> None:
+    natural, brier = qwen.tables[2:]
+    # One right and one wrong response, each with the confidences of VALUES.
+    right, wrong = VALUES["dtc_lin"]
+    assert right is not None
+    assert wrong is not None
+    cell = figures(brier, QWEN, "math500")["dtc_lin"]
+    assert isinstance(cell, Bounded)
+    assert cell.value == pytest.approx(((1 - right) ** 2 + wrong**2) / 2)
+    for table in (natural, brier):
+        assert [str(row.cells[0]) for row in table.rows] == [QWEN, QWEN, "Mean"]
 
 
 def test_ranks_are_among_ours_alone(qwen: Exhibit) -> None:
@@ -210,7 +225,7 @@ def test_every_figure_of_the_csv_is_a_fraction(qwen: Exhibit) -> None:
 
 def test_models_the_paper_does_not_have_stand_alone(tiny: Material) -> None:
     exhibit = make("table-whitebox", tiny)
-    for table in exhibit.tables:
+    for table in exhibit.tables[:2]:
         names = [str(r.cells[0]) for r in table.rows]
         assert len(names) == 4 * 3 + 2
         assert names[-2:] == ["Mean", "Paper's average"]
@@ -235,7 +250,8 @@ def test_white_box_figures_are_those_of_the_balanced_draws(tiny: Material) -> No
         confidence = np.array([values[t.key] for t in kept], dtype=np.float64)
         expected = balanced_figures(confidence.tolist(), right)
         found = tuple(
-            figures(table, "divtok/tiny-0.9m", "arith-hard")[estimator] for table in exhibit.tables
+            figures(table, "divtok/tiny-0.9m", "arith-hard")[estimator]
+            for table in exhibit.tables[:2]
         )
         assert found == pytest.approx(expected)
     accuracy = sum(verdicts[t.key] == Verdict.CORRECT for t in rows) / len(rows)

@@ -135,7 +135,7 @@ def _paper_rows(
     name: str, ours: ReportRow, paper: Sequence[Cell], differences: Sequence[Cell]
 ) -> list[ReportRow]:
     """The paper's cells for a row of ours, and ours less theirs."""
-    theirs = replace(ours, cells=(f"{name}: paper", *paper), ranked=False)
+    theirs = replace(ours, cells=(f"{name}: paper", *paper), ranked=False, few=False)
     return [theirs, replace(theirs, cells=(f"{name}: ours - paper", *differences), signed=True)]
 
 
