@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from divtok.cli import completion
+from divtok.cli.help import Verb
 from divtok.cli.options import (
     FamilyOption,
     JsonOption,
@@ -36,14 +37,15 @@ if TYPE_CHECKING:
     from divtok.stages.import_files import ImportedFile
 
 
-class ImportCommand(TyperCommand):
+class ImportCommand(Verb):
     """Its help lists the names there are, for which plug-ins are asked no earlier than that."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         listed: dict[str | None, Registry[Any]] = {"file_format": IMPORTERS, "protocol": PROTOCOLS}
-        for param in self.params:
-            if param.name in listed:
-                param.metavar = f"<{'|'.join([AUTO, *sorted(listed[param.name].names())])}>"
+        params: list[Any] = [param for param in self.params if param.name in listed]
+        for param in params:
+            names = ", ".join(sorted(listed[param.name].names()))
+            param.help = f"{param.help} Names: {names}."
         super().format_help(ctx, formatter)
 
 
@@ -55,7 +57,13 @@ def import_(
         ),
     ],
     file_format: Annotated[
-        str, typer.Option("--format", help="What wrote the files; auto: what they look like.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="What wrote the files; auto: what they look like.",
+            autocompletion=completion.formats,
+        ),
     ] = AUTO,
     out: OutOption = None,
     name: NameOption = None,
@@ -74,7 +82,12 @@ def import_(
     generator: Annotated[str | None, typer.Option(help="Model that wrote the responses.")] = None,
     benchmark: Annotated[str | None, typer.Option(help="Name of the set of problems.")] = None,
     protocol: Annotated[
-        str, typer.Option(help="How answers are given; auto: what finds them in most responses.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How answers are given; auto: what finds them in most responses.",
+            autocompletion=completion.protocols,
+        ),
     ] = AUTO,
     verdict: VerdictOption = None,
     scorer: ScorerOption = None,
