@@ -10,7 +10,7 @@ import codecs
 import fnmatch
 import glob
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from divtok.json_lines import LARGEST_FILE, LARGEST_LINE
 
 # Takes any object on a line, so it is meant only where no other format is.
 _GENERAL = "jsonl"
+_MOST_SHOWN = 2**16  # bytes of a file's beginning
+_MOST_LINES = 20  # that are looked at for an object
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,12 @@ class Found:
 def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
     """The files of paths, patterns (`*`, `?`, `[`) and folders, in order, and their format."""
     importers = list(IMPORTERS) if format_name == AUTO else [IMPORTERS.get(format_name)]
-    named = dict.fromkeys(file for path in paths for file in _named(path))
-    in_folder = {f: None for path in paths if path.is_dir() for f in _inside(path, importers)}
+    named = _once(file for path in paths for file in _named(path))
+    folders = [path.expanduser() for path in paths if path.expanduser().is_dir()]
+    in_folder = _once(file for folder in folders for file in _inside(folder, importers))
     formats: dict[Path, str] = {}
     left_out: list[str] = []
-    for file in [*named, *(f for f in in_folder if f not in named)]:
+    for file in _once([*named, *in_folder]):
         if format_name != AUTO and file in named:
             formats[file] = format_name
             continue
@@ -66,8 +69,17 @@ def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
     return Found(list(formats), frozenset(in_folder) - frozenset(named), format_name, notes)
 
 
+def _once(files: Iterable[Path]) -> list[Path]:
+    """Each file once, as it is first spelled."""
+    found: dict[Path, Path] = {}
+    for file in files:
+        found.setdefault(file.resolve(), file)
+    return list(found.values())
+
+
 def _named(path: Path) -> Iterator[Path]:
     """The files that a path or a pattern names; none for a folder."""
+    path = path.expanduser()  # which a shell does not do in quotes
     if path.is_file():
         yield path
     elif not path.is_dir():
@@ -123,15 +135,19 @@ def _glimpse(file: Path) -> Glimpse:
             start = opened.read(LARGEST_LINE)
             name = plain_name(file)
             text = start.removeprefix(codecs.BOM_UTF8).lstrip()
-            first = _json(text.split(b"\n", 1)[0])
+            lines = text.split(b"\n", _MOST_LINES)
+            first = _json(lines[0])
             if first is None and text[:1] in (b"{", b"["):
                 rest = opened.read(LARGEST_FILE) if len(start) == LARGEST_LINE else b""
                 first = _json(text + rest)
+            if first is None:
+                # What logs a line for each object may have written others before.
+                first = next((o for o in map(_json, lines[1:]) if isinstance(o, dict)), None)
     except OSError as error:
         raise DataError(
             f"The file {file} cannot be read ({error.strerror}).", next_step="Check the path."
         ) from error
-    return Glimpse(name, start[:16], first)
+    return Glimpse(name, start[:_MOST_SHOWN], first)
 
 
 def _json(data: bytes) -> Any:
