@@ -97,7 +97,7 @@ def _ended(error: Exception) -> int:
         usage = cast(typer.BadParameter, error)
         text = io.StringIO()
         usage.show(file=text)
-        put_error(text.getvalue().rstrip("\n"))
+        put_error(text.getvalue().replace("Value error, ", "").rstrip("\n"))
         return usage.exit_code
     if isinstance(error, MemoryError):
         put_error(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from collections import Counter
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ from divtok.cli.options import (
     grading,
     run_folder,
 )
-from divtok.cli.piped import Piped, piped
+from divtok.cli.piped import piped
 from divtok.cli.printing import print_json
 from divtok.errors import EXIT_PARTIAL, UsageError
 from divtok.importers import IMPORTERS, ImportOptions
@@ -139,10 +139,11 @@ def import_(
             found = import_files(
                 store, read, options, family=family, grading=grading(verdict, scorer)
             )
-        _say_notes(store, found, once)
+        found = [replace(file, notes=[once.plain(note) for note in file.notes]) for file in found]
+        _say_notes(store, found)
     summary = _summary(store)
     if as_json:
-        print_json({"files": [dataclasses.asdict(file) for file in found], "run": summary})
+        print_json({"files": [asdict(file) for file in found], "run": summary})
     else:
         _print(store, found, summary)
     if not skip_bad and any(file.set_aside for file in found):
@@ -172,10 +173,10 @@ def _verdict_counts(store: Run) -> dict[str, dict[str, int]]:
     return {scorer: dict(found) for scorer, found in counts.items()}
 
 
-def _say_notes(store: Run, found: list[ImportedFile], once: Piped) -> None:
+def _say_notes(store: Run, found: list[ImportedFile]) -> None:
     from divtok.stages.bad_rows import BAD_ROWS_FILE, bad_rows
 
-    notes = dict.fromkeys(once.plain(note) for file in found for note in file.notes)
+    notes = dict.fromkeys(note for file in found for note in file.notes)
     for note in grouped(notes):
         say(f"import: {visible(note)}")
     aside = [file for file in found if file.set_aside]

@@ -34,7 +34,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "verdict": ("verdict", "correct", "is_correct", "exact_match"),
     "extracted": ("extracted", "extracted_answer", "parsed_answer"),
     # A whole conversation, which gives the question and the response where no column does.
-    "messages": ("messages", "conversation", "conversations"),
+    "messages": ("messages", "conversation", "conversations", "request.messages"),
 }
 FIELDS = tuple(USUAL_NAMES)
 NOT_THERE: Any = object()  # unlike None, which a file can hold

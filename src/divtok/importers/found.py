@@ -19,11 +19,13 @@ from divtok.compressed import open_plain, plain_name
 from divtok.errors import DataError, UsageError
 from divtok.importers.answers import AUTO
 from divtok.importers.importer import IMPORTERS, Glimpse, Importer
+from divtok.importers.json_rows import json_rows
 from divtok.json_lines import LARGEST_FILE, LARGEST_LINE
 
 # Takes any object on a line, so it is meant only where no other format is.
 _GENERAL = "jsonl"
 _MOST_SHOWN = 2**16  # bytes of a file's beginning
+_MOST_NAMES = 10
 _MOST_LINES = 20  # that are looked at for an object
 
 
@@ -61,7 +63,12 @@ def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
             f"There is no file of a known format in {', '.join(map(str, paths))}.",
             next_step="Check the path and --format; 'divtok ls importers' lists the formats.",
         )
-    notes = [f"not read, for it holds no log: {', '.join(left_out)}"] if left_out else []
+    others = [file.name for folder in folders for file in _others(folder, importers)]
+    notes = [
+        f"not read, for {why}: {_several(names)}"
+        for why, names in (("it holds no log", left_out), ("it is not named like a log", others))
+        if names
+    ]
     if format_name == AUTO:
         format_name = _only_format(formats)
         more = f" and {len(formats) - 1} more" if len(formats) > 1 else ""
@@ -94,12 +101,29 @@ def _named(path: Path) -> Iterator[Path]:
 
 def _inside(folder: Path, importers: Sequence[Importer]) -> list[Path]:
     """The files in a folder whose names are like those of the formats' files."""
+    return [file for file in _visible(folder) if _is_named_like_a_log(file, importers)]
+
+
+def _others(folder: Path, importers: Sequence[Importer]) -> list[Path]:
+    return [file for file in _visible(folder) if not _is_named_like_a_log(file, importers)]
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """Every file in a folder, to its bottom, but for what is hidden or lies in a hidden folder."""
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if not hidden and file.is_file():
+            yield file
+
+
+def _is_named_like_a_log(file: Path, importers: Sequence[Importer]) -> bool:
     patterns = {pattern for importer in importers for pattern in importer.files}
-    return [
-        file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and any(fnmatch.fnmatch(plain_name(file), p) for p in patterns)
-    ]
+    return any(fnmatch.fnmatch(plain_name(file), pattern) for pattern in patterns)
+
+
+def _several(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _formats_of(file: Path, importers: Sequence[Importer]) -> list[str]:
@@ -122,6 +146,14 @@ def _only_format(formats: dict[Path, str]) -> str:
 
 
 def _unclear(file: Path, names: Sequence[str]) -> DataError:
+    seen = _glimpse(file)
+    if not seen.start.strip() or seen.first == []:
+        return DataError(f"The file {file} is empty.", next_step="Check the path.")
+    if seen.first is None and seen.start.lstrip()[:1] == b"[":
+        try:
+            json_rows(file)
+        except DataError as error:  # which says where it breaks
+            return error
     known = ", ".join(sorted(names or IMPORTERS.names()))
     why = (
         "may be of several formats" if names else "is of no format that can be told by its content"

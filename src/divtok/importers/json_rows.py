@@ -68,7 +68,13 @@ def _start(path: Path) -> bytes:
 
 
 def _list(path: Path) -> list[Any]:
-    return object_in(b'{"":' + _text(path) + b"}", str(path), largest=LARGEST_FILE + 5)[""]
+    data = b'{"":' + _text(path) + b"}"
+    try:
+        return object_in(data, str(path), largest=LARGEST_FILE + 5)[""]
+    except UnreadableError as error:
+        raise UnreadableError(
+            error.what, next_step="It may be cut off: export it again, best as JSONL."
+        ) from error
 
 
 def _text(path: Path) -> bytes:
