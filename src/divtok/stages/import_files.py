@@ -7,13 +7,11 @@ import left before that is put right by the next one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from divtok.compressed import is_packed, open_plain
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
 from divtok.errors import DataError, StoreError
@@ -32,6 +30,7 @@ from divtok.importers.found import Found, found_files
 from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
 from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
+from divtok.stages.import_identity import content_of, identity_of, names_of, packed_as
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
@@ -88,12 +87,12 @@ def import_files(
     found = found_files(files, options.format)
     options, files = replace(options, format=found.format), found.files
     check_options(options)
-    names = _names(files)
+    names = names_of(files)
     _check_run(run)
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
-    identities = {file: _identity(file, options) for file in files}
-    contents = {file: _content(file, identities[file]) for file in files}
+    identities = {file: identity_of(file, options) for file in files}
+    contents = {file: content_of(file, identities[file]) for file in files}
     there = {f: _stored_as(run, names[f], identities[f], contents[f]) for f in files}
     copies = _copies(there, contents)
     files = [file for file in files if file not in copies]
@@ -114,7 +113,7 @@ def import_files(
         if stored is not None:
             done.append(stored)
             continue
-        identity = {**identities[file], **_packed(identities[file], contents[file])}
+        identity = {**identities[file], **packed_as(identities[file], contents[file])}
         new = _new(file, names[file], options, identity, before, read.pop(file))
         done.append(new)
         before = _after(before, new)
@@ -165,23 +164,6 @@ def _all_rows(
             if file not in found.in_folder or len(notes) == most:
                 raise
     return read, notes
-
-
-def _names(files: Sequence[Path]) -> dict[Path, str]:
-    """What the run calls its files: by their names, with the folders that tell equal ones apart."""
-    namesakes: dict[str, list[tuple[str, ...]]] = {}
-    for file in files:
-        namesakes.setdefault(file.name, []).append(file.absolute().parts)
-    return {file: "/".join(_own_end(file.absolute().parts, namesakes[file.name])) for file in files}
-
-
-def _own_end(parts: tuple[str, ...], namesakes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """As little of a path's end as no other path has."""
-    others = [other for other in namesakes if other != parts]
-    length = 1
-    while any(parts[-length:] == other[-length:] for other in others):
-        length += 1
-    return parts[-length:]
 
 
 def _check_run(run: Run) -> None:
@@ -243,28 +225,6 @@ def _forget_unfinished(run: Run) -> None:
     }
     if kept != stored:
         run.write_manifest(kept)
-
-
-def _identity(file: Path, options: ImportOptions) -> dict[str, Any]:
-    """What the rows of a file depend on."""
-    return {
-        "sha256": _digest(file),
-        "format": options.format,
-        "columns": dict(options.columns),
-        "generator": options.generator,
-        "benchmark": options.benchmark,
-        "problems": None if options.problems is None else _digest(options.problems),
-        "requests": None if options.requests is None else _digest(options.requests),
-    }
-
-
-def _content(file: Path, identity: Mapping[str, Any]) -> str:
-    """The digest of what is in a file: for a packed one of what it unpacks to."""
-    return _digest(file, unpacked=True) if is_packed(file) else identity["sha256"]
-
-
-def _packed(identity: Mapping[str, Any], content: str) -> dict[str, str]:
-    return {} if content == identity["sha256"] else {"content": content}
 
 
 def _stored_as(
@@ -434,16 +394,3 @@ def _named(config: RunConfig, trajectories: Sequence[Trajectory]) -> RunConfig:
             "generate": config.generate.model_copy(update={"engine": "imported"}),
         }
     )
-
-
-def _digest(path: Path, *, unpacked: bool = False) -> str:
-    try:
-        with open_plain(path) if unpacked else path.open("rb") as file:
-            found = hashlib.sha256()
-            while data := file.read(2**20):
-                found.update(data)
-            return found.hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
-        ) from error
