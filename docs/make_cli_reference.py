@@ -24,7 +24,11 @@ goes to standard error, results to standard output.
 
 Every error is one line. `divtok --debug VERB ...`, or DIVTOK_DEBUG=1, shows its traceback, too.
 
-Names, answers and messages of others are printed with symbols in place of control characters. JSON
+`divtok --install-completion` has the shell complete verbs, options and names. A reader that leaves
+early (`| head`) is no error.
+
+Names, answers and messages of others are printed with symbols in place of control characters. Signs
+that the encoding of a terminal or pipe lacks are spelled in ASCII (`-`, `...`, `+-`, `->`). JSON
 is ASCII; a number that is not finite is null, and `nonfinite` of the same object says where.
 """
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from divtok import progress
-from divtok.progress import say, track
+from divtok.progress import grouped, say, track
 
 
 class Clock:
@@ -77,3 +77,21 @@ def test_saying_leaves_standard_output_alone(capsys: pytest.CaptureFixture[str])
     say("one line")
     written = capsys.readouterr()
     assert (written.out, written.err) == ("", "one line\n")
+
+
+def test_equal_messages_are_one_with_their_places() -> None:
+    said = [f"line {n}: no JSON (column {n % 2})" for n in range(3, 15)]
+    assert grouped([*said, "line 20: empty", "no place"], numbers_alike=True) == [
+        "line 3, 4, 5 and 9 more: no JSON (column 1)",
+        "line 20: empty",
+        "no place",
+    ]
+    assert grouped(said[:4]) == [
+        "line 3, 5: no JSON (column 1)",
+        "line 4, 6: no JSON (column 0)",
+    ]
+    assert grouped(["my logs/a.jsonl: x", "my logs/b.jsonl: x", "y", "y"]) == [
+        "my logs/a.jsonl, my logs/b.jsonl: x",
+        "y",
+    ]
+    assert grouped([]) == []

@@ -19,13 +19,17 @@ LARGEST_FILE = 128 * 2**20  # of a file that is one JSON text
 MOST_LEVELS = 200
 
 
+class UnreadableError(DataError):
+    """What is no JSON at all, as a line that was cut off or that another program wrote."""
+
+
 def read_bytes(path: Path, *, next_step: str) -> bytes:
     """The bytes of a file that is one JSON text; `next_step` is for one that is too large."""
     try:
         with open_plain(path) as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if len(data) > LARGEST_FILE:
         raise DataError(
             f"The file {path} is one JSON text of more than {LARGEST_FILE >> 20} MiB.",
@@ -47,7 +51,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     yield number, line
                 number += 1
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def json_object(
@@ -61,8 +65,10 @@ def json_object(
     except UnicodeDecodeError as error:
         raise DataError(f"{where}: not UTF-8.", next_step="Save it as UTF-8.") from error
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{where}: not valid JSON ({error.msg}, column {error.colno}).", next_step=next_step
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise UnreadableError(
+            f"{where}: not valid JSON ({error.msg}, {line}column {error.colno}).",
+            next_step=next_step,
         ) from error
     except (ValueError, RecursionError) as error:
         # Python's own limits: thousands of digits in a number, or of brackets.
@@ -88,7 +94,7 @@ def _is_deep(row: dict[str, Any]) -> bool:
     return bool(level)
 
 
-def _unreadable(path: Path, error: OSError) -> DataError:
+def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
     )

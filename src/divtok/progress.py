@@ -5,8 +5,9 @@ Standard output stays free for results.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -15,6 +16,7 @@ from divtok.screen import console, put_error, watched
 Advance = Callable[[int], None]
 
 SECONDS_BETWEEN_LINES = 5.0
+_MOST_PLACES = 3  # that a line names
 
 
 @contextmanager
@@ -33,6 +35,36 @@ def track(description: str, *, total: int, done: int = 0) -> Generator[Advance]:
 def say(message: str) -> None:
     """One line on stderr."""
     put_error(message)
+
+
+def grouped(messages: Iterable[str], *, numbers_alike: bool = False) -> list[str]:
+    """Messages "PLACE: TEXT", of which those with the same text are one, with their places listed.
+
+    With `numbers_alike` texts may differ in their numbers; the first stands for them all.
+    """
+    places: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    for message in messages:
+        place, colon, text = message.partition(": ")
+        if not colon:
+            place, text = "", message
+        kind = re.sub(r"\d+", "0", text) if numbers_alike else text
+        texts.setdefault(kind, text)
+        places.setdefault(kind, []).append(place)
+    return [
+        f"{_listed(found)}: {texts[kind]}" if found[0] else texts[kind]
+        for kind, found in places.items()
+    ]
+
+
+def _listed(places: list[str]) -> str:
+    """ "line 3, 5, 8 and 9 more": the word before numbers is said once."""
+    more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+    first, *others = places[:_MOST_PLACES]
+    word, _, number = first.rpartition(" ")
+    if number.isdigit():
+        others = [place.removeprefix(f"{word} ") for place in others]
+    return ", ".join([first, *others]) + more
 
 
 Note = Callable[[str], None]

@@ -145,6 +145,44 @@ def test_what_the_machine_refuses_is_no_defect(
     assert "defect" not in said.error_line
 
 
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (PermissionError(13, "Permission denied", "a"), "a: Permission denied. Change its perm"),
+        (NotADirectoryError(20, "Not a directory", "a/b"), "a/b: Not a directory. Check the path"),
+        (OSError(28, "No space left on device", "a"), "a: No space left on device. Free some"),
+        (BrokenPipeError(32, "Broken pipe"), "went away while it was being written to"),
+    ],
+)
+def test_what_the_machine_refuses_says_what_to_do(
+    error: Exception, advice: str, divtok: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("divtok.api.listing.ls", raising(error))
+    said = divtok("ls", "engines")
+    assert said.code == 1
+    assert advice in said.error_line
+
+
+@pytest.mark.parametrize("verb", [["ls", "estimators"], ["--help"], ["ls", "-h"]])
+def test_an_output_that_cannot_be_written_is_one_line(verb: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "divtok", *verb], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "divtok: Standard output cannot be written (No space left on device). What was made is "
+        "kept: send the output elsewhere, and give the same command again.\n"
+    )
+
+
+def test_messages_that_cannot_be_written_stop_nothing() -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "divtok", "verify", "nowhere"]
+        done = subprocess.run(command, stderr=full, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
 def test_a_reader_that_leaves_ends_it_quietly() -> None:
     command = [sys.executable, "-m", "divtok", "ls", "estimators"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -152,7 +190,7 @@ def test_a_reader_that_leaves_ends_it_quietly() -> None:
         assert process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
-    assert (process.returncode, said) == (1, b"")
+    assert (process.returncode, said) == (0, b"")
 
 
 def test_what_libraries_log_and_warn_of_is_cleaned(

@@ -163,10 +163,11 @@ def test_several_requests_for_one_question_are_left_to_the_user(tmp_path: Path) 
 def test_a_broken_line_is_named_or_set_aside(tmp_path: Path, line: Any, why: str) -> None:
     asked, output = [request("a", "q"), request("b", "r")], [answer("a", "x"), line]
     with pytest.raises(DataError, match=r"output\.jsonl, line 2: ") as error:
-        read(tmp_path, asked, output)
+        read(tmp_path, asked, output, strict=True)
     assert why in error.value.what
     found = read(tmp_path, asked, output, skip_bad=True)
-    assert found[1] == BadRow(f"{tmp_path / 'output.jsonl'}, line 2", error.value.what)
+    where, unreadable = f"{tmp_path / 'output.jsonl'}, line 2", line == b"{"
+    assert found[1] == BadRow(where, error.value.what, unreadable)
 
 
 @pytest.mark.parametrize(

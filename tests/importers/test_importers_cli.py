@@ -86,17 +86,20 @@ def test_columns_problems_and_protocol_go_through(divtok: Command, tmp_path: Pat
 
 
 def test_bad_rows_stop_it_or_are_counted(divtok: Command, tmp_path: Path) -> None:
-    rows = [{"question": "q", "response": "r"}, b"{", {"question": "s", "response": "r"}]
+    rows = [{"question": "q", "response": "r"}, b"[]", {"question": "s", "response": "r"}]
     file = write_lines(tmp_path / "a.jsonl", rows)
     given = ("import", file, "--format", "jsonl", "--generator", "m", "--out", tmp_path / "run")
     said = divtok(*given)
     assert said.code == 1
-    assert said.err.startswith(f"divtok: {file}, line 2: not valid JSON")
+    assert said.err.startswith(f"divtok: {file}, line 2: not a JSON object")
     assert said.out == ""
     said = divtok(*given, "--skip-bad")
     assert said.code == 0
     aside = tmp_path / "run" / BAD_ROWS_FILE
-    assert f"import: 1 of 3 rows of a.jsonl were set aside; the reasons are in {aside}" in said.err
+    assert said.err.splitlines()[-2:] == [
+        "import: 1 of 3 rows of a.jsonl were set aside: line 2: not a JSON object",
+        f"import: the reasons are in {aside}",
+    ]
     assert "a.jsonl: 3 rows, 2 trajectories, 1 set aside" in said.out
 
 

@@ -246,13 +246,20 @@ BROKEN: list[tuple[Any, str]] = [
 def test_a_broken_line_is_named_or_set_aside(tmp_path: Path, row: Any, why: str) -> None:
     path = write(tmp_path, ROW, b"", row, {**ROW, "question": "another"})
     with pytest.raises(DataError, match=r"rows\.jsonl, line 3: ") as error:
-        all_rows(path, "jsonl")
+        all_rows(path, "jsonl", strict=True)
     assert why in error.value.what
     assert error.value.next_step
+    unreadable = why == "not valid JSON"
+    if not unreadable:
+        with pytest.raises(DataError) as same:
+            all_rows(path, "jsonl")
+        assert same.value.what == error.value.what
     found = all_rows(path, "jsonl", skip_bad=True)
     (bad,) = [r for r in found if isinstance(r, BadRow)]
     assert len(found) == 3
-    assert bad == BadRow(f"{path}, line 3", error.value.what)
+    assert bad == BadRow(f"{path}, line 3", error.value.what, unreadable)
+    if unreadable:
+        assert all_rows(path, "jsonl") == found
 
 
 def test_a_file_without_rows_or_without_reading_rights_is_refused(tmp_path: Path) -> None:

@@ -180,7 +180,9 @@ def test_a_line_that_is_cut_off_is_named(tmp_path: Path) -> None:
     path.write_bytes(LM_EVAL.read_bytes()[:-700])
     lines = path.read_bytes().count(b"\n") + 1
     with pytest.raises(DataError, match=f"line {lines}: not valid JSON"):
-        all_rows(path, "lm-eval", generator="m")
+        all_rows(path, "lm-eval", generator="m", strict=True)
+    (bad,) = [row for row in all_rows(path, "lm-eval", generator="m") if isinstance(row, BadRow)]
+    assert (bad.where, bad.unreadable) == (f"{path}, line {lines}", True)
 
 
 def test_only_some_fields_have_columns_here() -> None:

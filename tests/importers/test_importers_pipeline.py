@@ -21,7 +21,7 @@ from importers_samples import (
 )
 
 from divtok.config.run import load_config, to_yaml
-from divtok.errors import ConfigError, DataError, StoreError, UsageError
+from divtok.errors import ConfigError, DataError, StoreError
 from divtok.importers import ImportOptions
 from divtok.records import Problem, Trajectory
 from divtok.stages import import_files as imports
@@ -241,6 +241,8 @@ def test_bad_rows_are_kept_beside_the_tables(tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", [line("q"), b"{", line("s"), b"[]"])
     second = write_lines(tmp_path / "b.jsonl", [{**line("q"), "response": None}, line("t")])
     with pytest.raises(DataError, match=r"a\.jsonl, line 2: not valid JSON"):
+        brought(folder, first, options=ImportOptions(format="jsonl", strict=True))
+    with pytest.raises(DataError, match=r"a\.jsonl, line 4: not a JSON object"):
         brought(folder, first)
     options = ImportOptions(format="jsonl", skip_bad=True)
     (found,) = brought(folder, first, options=options)
@@ -320,13 +322,34 @@ def test_a_file_of_bad_rows_alone_is_refused(tmp_path: Path) -> None:
         brought(tmp_path / "run", path, options=ImportOptions(format="jsonl", skip_bad=True))
 
 
-def test_files_are_told_by_name(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    files = [write_lines(tmp_path / name, [line("q")]) for name in ("a.jsonl", "x/a.jsonl")]
-    with pytest.raises(UsageError, match=r"Two files are called 'a\.jsonl'"):
-        brought(tmp_path / "run", *files)
+def test_files_are_told_by_name_and_namesakes_by_their_folders(tmp_path: Path) -> None:
+    names = ("x/a.jsonl", "y/a.jsonl", "y/z/a.jsonl", "b.jsonl")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_lines(tmp_path / name, [line(f"q of {name}"), b"{", line(f"r of {name}")])
+    found = brought(tmp_path / "run", tmp_path)
+    assert sorted(file.name for file in found) == ["b.jsonl", "x/a.jsonl", "y/a.jsonl", "z/a.jsonl"]
+    kept = [json.loads(text) for text in (tmp_path / "run" / BAD_ROWS_FILE).open()]
+    assert sorted((row["file"], row["where"]) for row in kept) == [
+        ("b.jsonl", "b.jsonl, line 2"),
+        ("x/a.jsonl", "x/a.jsonl, line 2"),
+        ("y/a.jsonl", "y/a.jsonl, line 2"),
+        ("z/a.jsonl", "z/a.jsonl, line 2"),
+    ]
+    assert {file.already for file in brought(tmp_path / "run", tmp_path / "y")} == {True}
     with pytest.raises(DataError, match="There is no file"):
         brought(tmp_path / "run", tmp_path / "nowhere.jsonl")
+
+
+def test_a_path_in_two_spellings_is_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [line("q")])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    given = (path, Path("a.jsonl"), Path("x/../a.jsonl"), tmp_path, tmp_path / "x" / "..")
+    assert [file.name for file in brought(tmp_path / "run", *given)] == ["a.jsonl"]
+    assert len(Run.open(tmp_path / "run").trajectories.keys()) == 1
 
 
 def test_a_run_that_was_generated_is_left_alone(tmp_path: Path) -> None:

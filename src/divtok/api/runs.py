@@ -445,6 +445,7 @@ def import_files(
         problems=None if problems is None else Path(problems),
         requests=None if requests is None else Path(requests),
         skip_bad=skip_bad,
+        strict=not skip_bad,  # nobody would see that lines were set aside
     )
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     grading = list(override_texts(spelled_out({"verdict": verdict, "scorer": scorer})))

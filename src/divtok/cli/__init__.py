@@ -5,6 +5,7 @@ Every error ends as one line on stderr and an exit code; with --debug its traceb
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -15,10 +16,23 @@ from types import FrameType
 from typing import NoReturn, cast
 
 from divtok.errors import EXIT_ERROR, EXIT_OK, DivtokError
-from divtok.screen import prepare, put_error
+from divtok.screen import Unwritable, prepare, put_error
 
 _LONGEST_TEXT = 500
 _DEBUG = "The same command as 'divtok --debug ...'"
+# What to do about what the system refuses.
+_REMEDIES = {
+    errno.EACCES: "Change its permissions, or name another place.",
+    errno.EPERM: "Change its permissions, or name another place.",
+    errno.EROFS: "Name a place that can be written.",
+    errno.ENOSPC: "Free some space.",
+    errno.EDQUOT: "Free some space.",
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "Check the path: a part of it is no folder.",
+    errno.EISDIR: "Check the path: it is a folder.",
+    errno.ENAMETOOLONG: "Give a shorter name.",
+    errno.ELOOP: "Check the path: its links lead in a circle.",
+}
 
 
 @dataclass
@@ -48,12 +62,21 @@ def main() -> NoReturn:
         from divtok.cli.app import app
 
         # Not typer's own way to end, which would print a wrong argument as it is.
-        sys.exit(app(standalone_mode=False, obj=asked) or EXIT_OK)
+        sys.exit(app(prog_name="divtok", standalone_mode=False, obj=asked) or EXIT_OK)
     except _Stopped as stopped:
         put_error(
             "divtok: stopped. What was finished is kept; the same command goes on from there."
         )
         sys.exit(stopped.exit_code)
+    except Unwritable as unwritable:
+        if unwritable.reader_left:
+            sys.exit(EXIT_OK)
+        reason = _short(unwritable.error.strerror or unwritable)
+        put_error(
+            f"divtok: Standard output cannot be written ({reason}). What was made is kept: send "
+            "the output elsewhere, and give the same command again."
+        )
+        sys.exit(EXIT_ERROR)
     except Exception as error:  # noqa: BLE001
         if asked.debug:
             put_error(traceback.format_exc())
@@ -74,7 +97,7 @@ def _ended(error: Exception) -> int:
         usage = cast(typer.BadParameter, error)
         text = io.StringIO()
         usage.show(file=text)
-        put_error(text.getvalue().rstrip("\n"))
+        put_error(text.getvalue().replace("Value error, ", "").rstrip("\n"))
         return usage.exit_code
     if isinstance(error, MemoryError):
         put_error(
@@ -82,7 +105,9 @@ def _ended(error: Exception) -> int:
         )
     elif isinstance(error, OSError):
         where = "" if error.filename is None else f"{error.filename}: "
-        put_error(f"divtok: {where}{_short(error.strerror or error)}. {_DEBUG} shows where.")
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        what = f"divtok: {where}{_short(error.strerror or error)}. {remedy}".rstrip()
+        put_error(f"{what} {_DEBUG} shows where.")
     else:
         put_error(
             f"divtok: {type(error).__name__}: {_short(error)}. This is a defect of divtok. "

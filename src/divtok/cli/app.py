@@ -14,6 +14,7 @@ from divtok.cli.fit_projection import fit_projection
 from divtok.cli.gather import gather
 from divtok.cli.generate import generate
 from divtok.cli.grade import grade
+from divtok.cli.help import Verbs
 from divtok.cli.import_ import ImportCommand, import_
 from divtok.cli.ls import ls
 from divtok.cli.pair import pair
@@ -27,11 +28,11 @@ from divtok.cli.trace import trace
 from divtok.cli.verify import verify
 from divtok.screen import put
 
-app = typer.Typer(
+app = Verbs(
     name="divtok",
     help="How far to trust a language model's reasoning: confidence from divergent tokens.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from divtok.cli import completion
 from divtok.cli.printing import leave_if_failed
 from divtok.config.run import RunConfig, load_config
 from divtok.config.shortcuts import run_name, spelled_out
@@ -26,7 +27,12 @@ class Verdicts(StrEnum):
     BOTH = "both"
 
 
-RunArgument = Annotated[str, typer.Argument(help="A run: its name under runs/, or its folder.")]
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A run: its name under runs/, or its folder.", autocompletion=completion.runs
+    ),
+]
 ConfigArguments = Annotated[
     list[str] | None,
     typer.Argument(
@@ -41,10 +47,21 @@ OverridesArgument = Annotated[
         metavar="[KEY=VALUE]...", help="Config overrides, as in: score.estimators=whitebox"
     ),
 ]
-NameOption = Annotated[str | None, typer.Option(help="Name of the run, under runs/.")]
+NameOption = Annotated[
+    str | None,
+    typer.Option(help="Name of the run, under runs/.", autocompletion=completion.runs),
+]
 OutOption = Annotated[Path | None, typer.Option(help="Folder of the run, anywhere.")]
-FamilyOption = Annotated[str | None, typer.Option(help="Preset of models and theta.")]
-ReadersOption = Annotated[str | None, typer.Option(help="Read with this family's pair and theta.")]
+FamilyOption = Annotated[
+    str | None,
+    typer.Option(help="Preset of models and theta.", autocompletion=completion.families),
+]
+ReadersOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Read with this family's pair and theta.", autocompletion=completion.families
+    ),
+]
 GeneratorOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,6 +84,7 @@ BenchmarkOption = Annotated[
         help="Problems: a name of 'divtok ls benchmarks', or a JSONL or YAML file. Repeat it for "
         "several.",
         show_default=False,
+        autocompletion=completion.benchmarks,
     ),
 ]
 SamplesOption = Annotated[int | None, typer.Option(help="Responses per problem.")]

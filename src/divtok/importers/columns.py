@@ -33,6 +33,8 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     # What the tool that wrote the file says of the response: several may have judged it.
     "verdict": ("verdict", "correct", "is_correct", "exact_match"),
     "extracted": ("extracted", "extracted_answer", "parsed_answer"),
+    # A whole conversation, which gives the question and the response where no column does.
+    "messages": ("messages", "conversation", "conversations", "request.messages"),
 }
 FIELDS = tuple(USUAL_NAMES)
 NOT_THERE: Any = object()  # unlike None, which a file can hold
@@ -97,10 +99,19 @@ def usual_columns(
 ) -> list[str]:
     """The columns that a field's usual names lead to and that hold something in some row.
 
-    `taken` columns were named for something else; `inside` is what comes before the names.
+    Capitals and blanks in the names of columns make no difference. `taken` columns were named for
+    something else; `inside` is what comes before the names.
     """
     names = [inside + name for name in USUAL_NAMES[field]]
-    return [name for name in names if name not in set(taken) and _usable(rows, name, field)]
+    spellings = dict.fromkeys(name for row in rows for name in row)
+    others = {usual_spelling(str(name)): name for name in spellings if name not in names}
+    found = dict.fromkeys(n for name in names for n in (name, others.get(name)) if n is not None)
+    return [name for name in found if name not in set(taken) and _usable(rows, name, field)]
+
+
+def usual_spelling(name: str) -> str:
+    """The name of a column as the table of usual names has it: "Ground Truth" is ground_truth."""
+    return "_".join(name.casefold().replace("-", " ").split())
 
 
 def only_column(

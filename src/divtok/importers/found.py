@@ -10,7 +10,7 @@ import codecs
 import fnmatch
 import glob
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,14 @@ from divtok.compressed import open_plain, plain_name
 from divtok.errors import DataError, UsageError
 from divtok.importers.answers import AUTO
 from divtok.importers.importer import IMPORTERS, Glimpse, Importer
+from divtok.importers.json_rows import json_rows
 from divtok.json_lines import LARGEST_FILE, LARGEST_LINE
 
 # Takes any object on a line, so it is meant only where no other format is.
 _GENERAL = "jsonl"
+_MOST_SHOWN = 2**16  # bytes of a file's beginning
+_MOST_NAMES = 10
+_MOST_LINES = 20  # that are looked at for an object
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,12 @@ class Found:
 def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
     """The files of paths, patterns (`*`, `?`, `[`) and folders, in order, and their format."""
     importers = list(IMPORTERS) if format_name == AUTO else [IMPORTERS.get(format_name)]
-    named = dict.fromkeys(file for path in paths for file in _named(path))
-    in_folder = {f: None for path in paths if path.is_dir() for f in _inside(path, importers)}
+    named = _once(file for path in paths for file in _named(path))
+    folders = [path.expanduser() for path in paths if path.expanduser().is_dir()]
+    in_folder = _once(file for folder in folders for file in _inside(folder, importers))
     formats: dict[Path, str] = {}
     left_out: list[str] = []
-    for file in [*named, *(f for f in in_folder if f not in named)]:
+    for file in _once([*named, *in_folder]):
         if format_name != AUTO and file in named:
             formats[file] = format_name
             continue
@@ -58,7 +63,12 @@ def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
             f"There is no file of a known format in {', '.join(map(str, paths))}.",
             next_step="Check the path and --format; 'divtok ls importers' lists the formats.",
         )
-    notes = [f"not read, for it holds no log: {', '.join(left_out)}"] if left_out else []
+    others = [file.name for folder in folders for file in _others(folder, importers)]
+    notes = [
+        f"not read, for {why}: {_several(names)}"
+        for why, names in (("it holds no log", left_out), ("it is not named like a log", others))
+        if names
+    ]
     if format_name == AUTO:
         format_name = _only_format(formats)
         more = f" and {len(formats) - 1} more" if len(formats) > 1 else ""
@@ -66,8 +76,17 @@ def found_files(paths: Sequence[Path], format_name: str = AUTO) -> Found:
     return Found(list(formats), frozenset(in_folder) - frozenset(named), format_name, notes)
 
 
+def _once(files: Iterable[Path]) -> list[Path]:
+    """Each file once, as it is first spelled."""
+    found: dict[Path, Path] = {}
+    for file in files:
+        found.setdefault(file.resolve(), file)
+    return list(found.values())
+
+
 def _named(path: Path) -> Iterator[Path]:
     """The files that a path or a pattern names; none for a folder."""
+    path = path.expanduser()  # which a shell does not do in quotes
     if path.is_file():
         yield path
     elif not path.is_dir():
@@ -82,12 +101,29 @@ def _named(path: Path) -> Iterator[Path]:
 
 def _inside(folder: Path, importers: Sequence[Importer]) -> list[Path]:
     """The files in a folder whose names are like those of the formats' files."""
+    return [file for file in _visible(folder) if _is_named_like_a_log(file, importers)]
+
+
+def _others(folder: Path, importers: Sequence[Importer]) -> list[Path]:
+    return [file for file in _visible(folder) if not _is_named_like_a_log(file, importers)]
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """Every file in a folder, to its bottom, but for what is hidden or lies in a hidden folder."""
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if not hidden and file.is_file():
+            yield file
+
+
+def _is_named_like_a_log(file: Path, importers: Sequence[Importer]) -> bool:
     patterns = {pattern for importer in importers for pattern in importer.files}
-    return [
-        file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and any(fnmatch.fnmatch(plain_name(file), p) for p in patterns)
-    ]
+    return any(fnmatch.fnmatch(plain_name(file), pattern) for pattern in patterns)
+
+
+def _several(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _formats_of(file: Path, importers: Sequence[Importer]) -> list[str]:
@@ -110,6 +146,14 @@ def _only_format(formats: dict[Path, str]) -> str:
 
 
 def _unclear(file: Path, names: Sequence[str]) -> DataError:
+    seen = _glimpse(file)
+    if not seen.start.strip() or seen.first == []:
+        return DataError(f"The file {file} is empty.", next_step="Check the path.")
+    if seen.first is None and seen.start.lstrip()[:1] == b"[":
+        try:
+            json_rows(file)
+        except DataError as error:  # which says where it breaks
+            return error
     known = ", ".join(sorted(names or IMPORTERS.names()))
     why = (
         "may be of several formats" if names else "is of no format that can be told by its content"
@@ -123,15 +167,19 @@ def _glimpse(file: Path) -> Glimpse:
             start = opened.read(LARGEST_LINE)
             name = plain_name(file)
             text = start.removeprefix(codecs.BOM_UTF8).lstrip()
-            first = _json(text.split(b"\n", 1)[0])
+            lines = text.split(b"\n", _MOST_LINES)
+            first = _json(lines[0])
             if first is None and text[:1] in (b"{", b"["):
                 rest = opened.read(LARGEST_FILE) if len(start) == LARGEST_LINE else b""
                 first = _json(text + rest)
+            if first is None:
+                # What logs a line for each object may have written others before.
+                first = next((o for o in map(_json, lines[1:]) if isinstance(o, dict)), None)
     except OSError as error:
         raise DataError(
             f"The file {file} cannot be read ({error.strerror}).", next_step="Check the path."
         ) from error
-    return Glimpse(name, start[:16], first)
+    return Glimpse(name, start[:_MOST_SHOWN], first)
 
 
 def _json(data: bytes) -> Any:

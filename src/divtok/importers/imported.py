@@ -42,10 +42,14 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that breaks a rule, set aside with the reason."""
+    """A row that breaks a rule, set aside with the reason.
+
+    One that is `unreadable` could not be told to be a row at all, as a line that was cut off.
+    """
 
     where: str
     why: str
+    unreadable: bool = False
 
 
 def fault(

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 from divtok.errors import DataError
 from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported
-from divtok.json_lines import LARGEST_LINE, json_object, numbered_lines
+from divtok.json_lines import LARGEST_LINE, UnreadableError, json_object, numbered_lines
 from divtok.registry import Registry
 
 NEXT_STEP = "Check --format and the file; --skip-bad sets such rows aside."
@@ -40,6 +40,7 @@ class ImportOptions:
     """How files are to be read; the same for all files of one command.
 
     The format "auto" is what the files look like, the protocol "auto" what finds their answers.
+    Lines that cannot be read at all are set aside, unless `strict`; bad rows only with `skip_bad`.
     """
 
     format: str = AUTO
@@ -50,6 +51,7 @@ class ImportOptions:
     problems: Path | None = None
     requests: Path | None = None
     skip_bad: bool = False
+    strict: bool = False
 
 
 Read: TypeAlias = Callable[[Path, ImportOptions, Tell], Rows]
@@ -57,9 +59,10 @@ Read: TypeAlias = Callable[[Path, ImportOptions, Tell], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Glimpse:
-    """What formats are told apart by: a file's name, its first bytes, and its first JSON value.
+    """What formats are told apart by: a file's name, its beginning, and its first JSON value.
 
-    The value is that of the first line, or of the whole file; None where neither is JSON.
+    The value is that of the first line, of the whole file, or of the first of the lines below that
+    is an object; None where nothing of it is JSON.
     """
 
     name: str
@@ -114,6 +117,10 @@ class Line:
     found: dict[str, Any] | DataError
 
     @property
+    def ok(self) -> bool:
+        return not isinstance(self.found, DataError)
+
+    @property
     def row(self) -> dict[str, Any]:
         if isinstance(self.found, DataError):
             raise self.found
@@ -155,13 +162,18 @@ def good_rows(lines: Iterable[Line]) -> list[dict[str, Any]]:
 def each(
     items: Iterable[Item | BadRow], parse: Callable[[Item], Iterable[T]], *, skip_bad: bool
 ) -> Iterator[T | BadRow]:
-    """What becomes of each; of a bad one an error, or with `skip_bad` a `BadRow` in its place."""
+    """What becomes of each; of a bad one an error, or with `skip_bad` a `BadRow` in its place.
+
+    What is unreadable always gives a `BadRow`: whoever takes the rows decides what that means.
+    """
     for item in items:
         if isinstance(item, BadRow):
             yield item
             continue
         try:
             found = list(parse(item))
+        except UnreadableError as error:
+            yield BadRow(item.where, error.what, unreadable=True)
         except DataError as error:
             if not skip_bad:
                 raise

@@ -19,6 +19,7 @@ from divtok.importers.columns import (
     usual_columns,
     value_at,
 )
+from divtok.importers.conversations import REASON, shown_name, with_conversations
 from divtok.importers.imported import (
     Imported,
     checked_name,
@@ -29,11 +30,19 @@ from divtok.importers.imported import (
     shown,
 )
 from divtok.importers.importer import ImportOptions, Line, Rows, Tell, each, good_rows
+from divtok.importers.messages import (
+    Outcome,
+    choice_outcome,
+    conversation,
+    responses_outcome,
+)
 from divtok.importers.verdicts import is_plain_verdict, one_line, their_verdict
 from divtok.records import TheirVerdict
 
 # Every column that these lead to is a scorer of its own.
 _VERDICT = "verdict"
+# Not taken as they are: see `divtok.importers.conversations`.
+_APART = (_VERDICT, "messages")
 
 
 def imported_rows(
@@ -70,11 +79,13 @@ def read_lines(
     joined: bool,
     skip_bad: bool,
 ) -> Rows:
+    check_named(good_rows(lines), given, source)
+    lines, given, left_over = with_conversations(lines, given, source)
     rows = good_rows(lines)
     found = find_columns(rows, given, source, joined=joined) if rows else {}
     scorers, not_taken = _scorers(rows, given, taken=found.values()) if rows else ([], {})
     if found:
-        parts = [f"{field} from '{found[field]}'" for field in found]
+        parts = [f"{field} from '{shown_name(found[field])}'" for field in found]
         parts += [f"verdict from '{scorer}'" for scorer in scorers]
         tell(f"{source}: {', '.join(parts)}")
     for column, value in not_taken.items():
@@ -82,6 +93,8 @@ def read_lines(
             f"{source}: '{column}' may hold something else than verdicts ('{one_line(value)}'), so "
             f"it is not taken for them; --column verdict={column} takes it"
         )
+    if left_over:
+        tell(f"{source}: {left_over}")
     yield from each(lines, lambda line: [_imported(line, found, scorers)], skip_bad=skip_bad)
 
 
@@ -89,11 +102,10 @@ def find_columns(
     rows: Sequence[dict[str, Any]], given: Mapping[str, str], source: str, *, joined: bool = False
 ) -> dict[str, str]:
     """field -> column, for the fields that the rows have; verdicts apart."""
-    check_named(rows, given, source)
     taken = [column for column in given.values() if column]
     found: dict[str, str] = {}
     for field in FIELDS:
-        if field == _VERDICT:
+        if field in _APART:
             continue
         candidates = [] if field in given else usual_columns(rows, field, taken=taken)
         if field == "id":
@@ -138,17 +150,26 @@ def _imported(line: Line, columns: Mapping[str, str], scorers: Sequence[str]) ->
     values = {
         f: _known(value_at(row, columns[f], None)) if f in columns else None
         for f in FIELDS
-        if f != _VERDICT
+        if f not in _APART
     }
 
     def name(field: str, *, needed: bool) -> str | None:
         value = values[field]
-        return checked_name(value, columns[field], where) if needed or value is not None else None
+        column = shown_name(columns[field]) if field in columns else field
+        return checked_name(value, column, where) if needed or value is not None else None
 
+    if isinstance(values["question"], list):
+        values["question"] = conversation(values["question"], where, answered=False).question
+    response, finish_reason, reason = _response(
+        values["response"], shown_name(columns["response"]), where
+    )
+    if values["finish_reason"] is not None:
+        finish_reason = finish_reason_of(values["finish_reason"])
     return Imported(
         where=where,
-        response=checked_text(values["response"], columns["response"], where),
-        finish_reason=finish_reason_of(values["finish_reason"]),
+        response=response,
+        finish_reason=finish_reason,
+        reason=reason or row.get(REASON),
         question=name("question", needed="question" in columns),
         answer=gold_answer(values["answer"], where),
         problem_id=name("id", needed="id" in columns),
@@ -157,6 +178,22 @@ def _imported(line: Line, columns: Mapping[str, str], scorers: Sequence[str]) ->
         sample=sample_number(values["sample"], where),
         verdicts=_verdicts(row, scorers, values["extracted"], where),
     )
+
+
+def _response(value: Any, column: str, where: str) -> Outcome:
+    """A response that is text, or as servers write it: a completion, a message, a list of them."""
+    if isinstance(value, list) and (outcome := conversation(value, where).outcome) is not None:
+        return outcome
+    if isinstance(value, dict) and isinstance(value.get("choices"), list):
+        if len(value["choices"]) != 1:
+            name_one = f"Name one: --column response={column}.choices.0.message"
+            raise fault(where, f"'{column}' has {len(value['choices'])} choices", name_one)
+        return choice_outcome(value["choices"][0], "finish_reason", where)
+    if isinstance(value, dict) and isinstance(value.get("output"), list):
+        return responses_outcome(value, where)
+    if isinstance(value, dict) and "content" in value:
+        return choice_outcome({"message": value}, "finish_reason", where)
+    return checked_text(value, column, where), "unknown", None
 
 
 def _verdicts(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from divtok.compressed import plain_name
-from divtok.errors import UsageError
+from divtok.errors import DataError, UsageError
 from divtok.importers.answers import AUTO
 from divtok.importers.imported import BadRow, Imported, fault, shown, unknown_generator
 from divtok.importers.importer import IMPORTERS, ImportOptions, each
@@ -24,6 +24,7 @@ from divtok.protocols.boxed import find_boxed
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Problem
 
+_SET_ASIDE = "Correct it, or have it set aside: without --strict, in Python with skip_bad=True."
 _MARK = "####"
 # An answer of several lines, not a solution. Aligned equations are one, so they are not here.
 _ARRAY = re.compile(
@@ -34,6 +35,11 @@ _ARRAY = re.compile(
 def check_options(options: ImportOptions) -> None:
     """Refuse options that do not go with the format, before any file is read."""
     importer = IMPORTERS.get(options.format)
+    if options.strict and options.skip_bad:
+        raise UsageError(
+            "Both --strict and --skip-bad were given.",
+            next_step="The one stops at a bad row, the other passes it over: give one of them.",
+        )
     if options.protocol != AUTO:
         PROTOCOLS.get(options.protocol)
     for name in options.columns:
@@ -60,6 +66,8 @@ def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRo
         "answer=) with the answers in --problems FILE."
     )
     rows = IMPORTERS.get(options.format).read(path, options, notes.append)
+    if options.strict:
+        rows = _none_unreadable(rows)
     known = None if options.problems is None else _KnownProblems(options.problems)
     notes += [] if known is None else known.notes
 
@@ -74,7 +82,29 @@ def read_rows(path: Path, options: ImportOptions) -> tuple[list[Imported | BadRo
         benchmark=options.benchmark,
         stem=Path(plain_name(path)).stem,
     )
+    if not options.skip_bad:
+        _check_unreadable(found, path)
     return found, [*notes, *golds.notes(str(path)), *renamed]
+
+
+def _none_unreadable(rows: Iterable[Imported | BadRow]) -> Iterator[Imported | BadRow]:
+    """The rows, up to an error at the first that cannot be read."""
+    for row in rows:
+        if isinstance(row, BadRow) and row.unreadable:
+            raise DataError(row.why, next_step=_SET_ASIDE)
+        yield row
+
+
+def _check_unreadable(rows: Sequence[Imported | BadRow], path: Path) -> None:
+    """Refuse a file of which more is broken than not: it is hardly what it is taken for."""
+    bad = [row for row in rows if isinstance(row, BadRow) and row.unreadable]
+    if 2 * len(bad) > len(rows):
+        count = "None" if len(bad) == len(rows) else f"Only {len(rows) - len(bad)}"
+        raise DataError(
+            f"{count} of the {len(rows)} rows of {path} can be read; the first that cannot: "
+            f"{bad[0].why}",
+            next_step="Check --format and the file; --skip-bad takes the rest all the same.",
+        )
 
 
 def named_rows(

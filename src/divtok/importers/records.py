@@ -44,7 +44,9 @@ class Records:
     """What the rows add, and where each trajectory is in its file.
 
     `repeated` rows were there already, word for word, and add nothing but verdicts. `doubled` ones
-    are added, though another file has the same response to the same question.
+    are added, though another file has the same response to the same question. `again` has the
+    places of rows that are there twice in these, and of the row that each of them repeats; they are
+    added as further samples where samples have no numbers.
     """
 
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -52,6 +54,7 @@ class Records:
     places: list[str] = field(default_factory=list[str])
     bad: list[BadRow] = field(default_factory=list[BadRow])
     verdicts: list[TheirVerdict] = field(default_factory=list[TheirVerdict])
+    again: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     repeated: int = 0
     doubled: int = 0
 
@@ -77,6 +80,7 @@ def to_records(
         places=[where for _, where in added],
         bad=[row for row in found if isinstance(row, BadRow)],
         verdicts=gathering.new_verdicts,
+        again=gathering.again,
         repeated=gathering.repeated,
         doubled=gathering.doubled,
     )
@@ -99,6 +103,8 @@ class _Gathering:
             self._count(trajectory)
             said = self._said(trajectory)
             self._others.setdefault(said, set()).add(trajectory.benchmark)
+        self._rows: dict[Imported, str] = {}
+        self.again: list[tuple[str, str]] = []
         self.repeated = 0
         self.doubled = 0
 
@@ -111,6 +117,9 @@ class _Gathering:
         self.new_verdicts += verdicts
         name = (problem.benchmark, problem.id)
         self._problems[name] = (problem, self._problems.get(name, (problem, row.where))[1])
+        first = self._rows.setdefault(replace(row, where=""), row.where)
+        if first != row.where:
+            self.again.append((row.where, first))
         if not is_new:
             self.repeated += 1
             return

@@ -18,6 +18,7 @@ from divtok.errors import DataError
 from divtok.importers.columns import USUAL_NAMES, value_at
 from divtok.importers.imported import Imported, checked_name, checked_text, fault, gold_answer
 from divtok.importers.importer import NEXT_STEP, Glimpse, Line, json_lines, line_at, object_in
+from divtok.importers.json_rows import holds_lines
 from divtok.importers.messages import (
     Outcome,
     choice_outcome,
@@ -49,7 +50,7 @@ class TraceOf:
 
 def trace_lines(path: Path) -> list[Line]:
     """The objects of a file: one a line, or a JSON text that is one, a list, or a page of them."""
-    if plain_name(path).endswith((".jsonl", ".ndjson")):
+    if plain_name(path).endswith((".jsonl", ".ndjson")) or holds_lines(path):
         return json_lines(path)
     data = read_bytes(path, next_step="Export fewer traces at a time, or as JSONL.")
     data = data.removeprefix(codecs.BOM_UTF8)

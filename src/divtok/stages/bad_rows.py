@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,15 @@ def bad_rows(run: Run) -> list[tuple[str, str]]:
         ) from error
 
 
-def write_bad_rows(run: Run, name: str, bad: Sequence[BadRow], read: Sequence[Path]) -> None:
+def write_bad_rows(run: Run, name: str, bad: Sequence[BadRow], read: Mapping[Path, str]) -> None:
     """This file's bad rows in the place of any it left before, beside those of other files.
 
-    The paths of the files that were read are cut to their names: a run may go to others.
+    The paths of the files that were `read` become what the run calls them: it may go to others.
     """
 
     def named(text: str) -> str:
         for file in sorted(read, key=lambda file: len(str(file)), reverse=True):
-            text = text.replace(str(file), file.name)
+            text = text.replace(str(file), read[file])
         return text
 
     old = bad_rows(run)

@@ -7,16 +7,14 @@ import left before that is put right by the next one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from divtok.compressed import open_plain, plain_name
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, load_config, to_yaml
-from divtok.errors import DataError, StoreError, UsageError
+from divtok.errors import DataError, StoreError
 from divtok.importers import (
     BadRow,
     Before,
@@ -32,6 +30,7 @@ from divtok.importers.found import Found, found_files
 from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
 from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
+from divtok.stages.import_identity import content_of, identity_of, names_of, packed_as
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
@@ -40,6 +39,7 @@ from divtok.strict_yaml import MAX_YAML_BYTES
 DEFAULT_FAMILY = "blackbox"
 
 _RUN_SECTION = "imported"
+_MOST_NAMED = 3  # places of rows in one line
 
 
 _Rows = tuple[list[Imported | BadRow], list[str]]  # with what to tell
@@ -87,24 +87,24 @@ def import_files(
     found = found_files(files, options.format)
     options, files = replace(options, format=found.format), found.files
     check_options(options)
-    _check_names(files)
+    names = names_of(files)
     _check_run(run)
     _forget_unfinished(run)
     trajectories = run.trajectories.read()
-    identities = {file: _identity(file, options) for file in files}
-    contents = {file: _content(file, identities[file]) for file in files}
-    there = {f: _stored_as(run, f.name, identities[f], contents[f]) for f in files}
+    identities = {file: identity_of(file, options) for file in files}
+    contents = {file: content_of(file, identities[file]) for file in files}
+    there = {f: _stored_as(run, names[f], identities[f], contents[f]) for f in files}
     copies = _copies(there, contents)
     files = [file for file in files if file not in copies]
     missing = [file for file in files if there[file] is None]
     read, found_nothing = _all_rows(missing, options, found, most=len(files))
     files = [file for file in files if file in read or there[file] is not None]
     found_nothing += [
-        f"left out: {copy.name} has the same content as {of.name}"
+        f"left out: {names[copy]} has the same content as {names[of]}"
         for copy, of in copies.items()
         if of not in files
     ]
-    options, chosen = _with_protocol(run, trajectories, options, read)
+    options, chosen = _with_protocol(run, trajectories, options, read, names)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
     done: list[ImportedFile | _New] = []
@@ -113,19 +113,20 @@ def import_files(
         if stored is not None:
             done.append(stored)
             continue
-        identity = {**identities[file], **_packed(identities[file], contents[file])}
-        new = _new(file, options, identity, before, read.pop(file))
+        identity = {**identities[file], **packed_as(identities[file], contents[file])}
+        new = _new(file, names[file], options, identity, before, read.pop(file))
         done.append(new)
         before = _after(before, new)
     done[0].notes[:0] = [*found.notes, *found_nothing, *chosen]
     config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
-    named = [*files, *(f for f in (options.problems, options.requests) if f is not None)]
+    others = (f for f in (options.problems, options.requests) if f is not None)
+    named = {**{file: names[file] for file in files}, **{file: file.name for file in others}}
     if any(isinstance(item, _New) for item in done):
         run.note_maker(run.trajectories.layout.name, libraries())
     reports = [_store(run, item, named) if isinstance(item, _New) else item for item in done]
     run.write_config(config)
     by_file = dict(zip(files, reports, strict=True))
-    again = [_copy(by_file[of], copy.name) for copy, of in copies.items() if of in by_file]
+    again = [_copy(by_file[of], names[copy]) for copy, of in copies.items() if of in by_file]
     return [*reports, *again]
 
 
@@ -165,16 +166,6 @@ def _all_rows(
     return read, notes
 
 
-def _check_names(files: Sequence[Path]) -> None:
-    names = [file.name for file in files]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"Two files are called '{name}', and a run tells its files by name.",
-                next_step="Rename one of them.",
-            )
-
-
 def _check_run(run: Run) -> None:
     """Refuse a run whose trajectories were generated: it could not go on generating."""
     stored = run.manifest() or {}
@@ -186,7 +177,11 @@ def _check_run(run: Run) -> None:
 
 
 def _with_protocol(
-    run: Run, trajectories: Sequence[Trajectory], options: ImportOptions, read: Mapping[Path, _Rows]
+    run: Run,
+    trajectories: Sequence[Trajectory],
+    options: ImportOptions,
+    read: Mapping[Path, _Rows],
+    names: Mapping[Path, str],
 ) -> tuple[ImportOptions, list[str]]:
     """The options with the protocol that finds the answers, and what to say of it.
 
@@ -210,7 +205,7 @@ def _with_protocol(
     notes = [] if said is None else [said]
     for file, own in rows.items() if len(rows) > 1 else ():
         _, said = best(own, protocol)
-        notes += [] if said is None else [f"{file.name}: {said}"]
+        notes += [] if said is None else [f"{names[file]}: {said}"]
     return replace(options, protocol=protocol), notes
 
 
@@ -230,28 +225,6 @@ def _forget_unfinished(run: Run) -> None:
     }
     if kept != stored:
         run.write_manifest(kept)
-
-
-def _identity(file: Path, options: ImportOptions) -> dict[str, Any]:
-    """What the rows of a file depend on."""
-    return {
-        "sha256": _digest(file),
-        "format": options.format,
-        "columns": dict(options.columns),
-        "generator": options.generator,
-        "benchmark": options.benchmark,
-        "problems": None if options.problems is None else _digest(options.problems),
-        "requests": None if options.requests is None else _digest(options.requests),
-    }
-
-
-def _content(file: Path, identity: Mapping[str, Any]) -> str:
-    """The digest of what is in a file: for a packed one of what it unpacks to."""
-    return identity["sha256"] if plain_name(file) == file.name else _digest(file, unpacked=True)
-
-
-def _packed(identity: Mapping[str, Any], content: str) -> dict[str, str]:
-    return {} if content == identity["sha256"] else {"content": content}
 
 
 def _stored_as(
@@ -306,7 +279,12 @@ def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
 
 
 def _new(
-    file: Path, options: ImportOptions, identity: dict[str, Any], before: Before, read: _Rows
+    file: Path,
+    name: str,
+    options: ImportOptions,
+    identity: dict[str, Any],
+    before: Before,
+    read: _Rows,
 ) -> _New:
     rows, notes = read
     records = to_records(rows, protocol=options.protocol, before=before, skip_bad=options.skip_bad)
@@ -326,14 +304,31 @@ def _new(
     there = {(p.benchmark, p.id): p for p, _ in before.problems}
     filled = len(newer.keys() & there.keys())
     if filled:
-        notes.append(f"{file.name}: gold answers of {filled} earlier problems are now known")
+        notes.append(f"{name}: gold answers of {filled} earlier problems are now known")
+    if records.again:
+        further = records.repeated < len(records.again)
+        notes.append(f"{name}: {_repeats(records.again, further=further)}")
     if records.doubled:
         notes.append(
-            f"{file.name}: {records.doubled} of {len(rows)} rows have the very response that "
+            f"{name}: {records.doubled} of {len(rows)} rows have the very response that "
             "another file has to the same question by the same generator, and count beside it; if "
             "this file holds the rows of that one again, import it alone into a new run"
         )
-    return _New(file.name, {**identity, **counts}, records, [*(there | newer).values()], notes)
+    return _New(name, {**identity, **counts}, records, [*(there | newer).values()], notes)
+
+
+def _repeats(again: Sequence[tuple[str, str]], *, further: bool) -> str:
+    """Which rows say what others of the file say, in one line."""
+    named = [tuple(place.rpartition(", ")[2] for place in pair) for pair in again]
+    listed = ", ".join(f"{where} repeats {first}" for where, first in named[:_MOST_NAMED])
+    more = len(named) - _MOST_NAMED
+    rest = f" and {more} more rows do so" if more > 0 else ""
+    if not further:
+        return f"{listed}{rest}, word for word, which adds nothing"
+    return (
+        f"{listed}{rest}, word for word, which counts as a further sample: take out what was "
+        "logged twice"
+    )
 
 
 def _after(before: Before, new: _New) -> Before:
@@ -346,7 +341,7 @@ def _after(before: Before, new: _New) -> Before:
     return Before(problems, [*before.trajectories, *added], verdicts)
 
 
-def _store(run: Run, new: _New, read: Sequence[Path]) -> ImportedFile:
+def _store(run: Run, new: _New, read: Mapping[Path, str]) -> ImportedFile:
     """The trajectories come last: they decide whether the file is there."""
     write_bad_rows(run, new.name, new.records.bad, read)
     run.problems.replace(new.problems)
@@ -399,16 +394,3 @@ def _named(config: RunConfig, trajectories: Sequence[Trajectory]) -> RunConfig:
             "generate": config.generate.model_copy(update={"engine": "imported"}),
         }
     )
-
-
-def _digest(path: Path, *, unpacked: bool = False) -> str:
-    try:
-        with open_plain(path) if unpacked else path.open("rb") as file:
-            found = hashlib.sha256()
-            while data := file.read(2**20):
-                found.update(data)
-            return found.hexdigest()
-    except OSError as error:
-        raise DataError(
-            f"The file {path} cannot be read ({error.strerror}).", next_step="Check the path."
-        ) from error

@@ -98,6 +98,11 @@ def make_folder(path: Path) -> None:
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
+    except NotADirectoryError as error:
+        raise StoreError(
+            f"{path} cannot be made: {folder.parent} is a file, not a folder.",
+            next_step="Give another path.",
+        ) from error
     except OSError as error:
         raise write_failure(path, error) from error
     if not path.is_dir():

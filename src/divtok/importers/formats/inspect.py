@@ -9,8 +9,8 @@ the problem; one that ended in an error, or without any output, is a failed row 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,13 +46,14 @@ from divtok.importers.messages import (
     choice_outcome,
     failed,
     last_user_message,
-    message_text,
+    turn_text,
 )
 from divtok.importers.verdicts import their_verdict
 from divtok.importers.zip_members import LARGEST_MEMBER, ZipMembers
 from divtok.json_lines import LARGEST_FILE, read_bytes
 from divtok.records import TheirVerdict
 
+_ZIP = b"PK"
 _HEADER = "header.json"
 _START = "_journal/start.json"  # in place of the header in a log that was never finished
 _SAMPLES = "samples/"
@@ -72,8 +73,9 @@ class _Header:
 
 
 def _is_log(seen: Glimpse) -> bool:
-    if seen.name.endswith(".eval"):
-        return seen.start.startswith(b"PK")
+    if seen.start.startswith(_ZIP):
+        inside = any(name.encode() in seen.start for name in (_HEADER, _START, _SAMPLES))
+        return seen.name.endswith(".eval") or inside
     return isinstance(seen.first, dict) and seen.first.keys() >= {"eval", "samples"}
 
 
@@ -85,13 +87,21 @@ def _is_log(seen: Glimpse) -> bool:
 )
 def read_inspect(path: Path, options: ImportOptions, _: Tell) -> Rows:
     """.eval and .json logs of Inspect."""
-    header, lines = _from_json(path) if plain_name(path).endswith(".json") else _from_zip(path)
+    header, lines = _from_zip(path) if _is_zip(path) else _from_json(path)
     if not lines:
         raise DataError(f"{path} has no samples.", next_step="Check that the log is complete.")
     check_named(good_rows(lines), options.columns, str(path))
     yield from each(
         lines, lambda line: _imported(line, header, options.columns), skip_bad=options.skip_bad
     )
+
+
+def _is_zip(path: Path) -> bool:
+    if not plain_name(path).endswith(".json"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            return path.suffix == ".eval" or file.read(len(_ZIP)) == _ZIP
+        return True  # and its reader says what is wrong
+    return False
 
 
 def _from_zip(path: Path) -> tuple[_Header, list[Line]]:
@@ -240,21 +250,7 @@ def _between(messages: Any, where: str) -> list[str]:
     answered = [n for n, message in enumerate(turns) if message.get("role") == "assistant"]
     if not asked or not answered:
         return []
-    return [_turn(message, where) for message in turns[asked[-1] + 1 : answered[-1]]]
-
-
-def _turn(message: dict[str, Any], where: str) -> str:
-    """One message as text: who speaks, what they say, and the tools they call."""
-    role = message.get("role")
-    who = f"tool {message.get('function') or ''}".strip() if role == "tool" else str(role)
-    calls = message.get("tool_calls")
-    lines = [message_text(message, where) or ""]
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict):
-            arguments = json.dumps(call.get("arguments"), ensure_ascii=False)
-            lines.append(f"{call.get('function')}({arguments})")
-    said = "\n".join(line for line in lines if line)
-    return checked_text(f"[{who}]\n{said}", "messages", where)
+    return [turn_text(message, where) for message in turns[asked[-1] + 1 : answered[-1]]]
 
 
 def _mapped(sample: dict[str, Any], field: str, columns: Mapping[str, str], usual: Any) -> Any:
