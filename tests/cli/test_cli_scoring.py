@@ -20,7 +20,7 @@ from divtok.protocols.encode import response_ids
 from divtok.records import Verdict
 from divtok.report import write
 from divtok.stages.fit import fit
-from divtok.stages.rescore import read_by
+from divtok.stages.stored import read_by
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 

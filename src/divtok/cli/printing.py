@@ -68,7 +68,5 @@ def leave_if_failed(store: Run) -> None:
 
     failed = failed_rows(store)
     if failed.reasons:
-        hint = " The same command with --retry-failed tries them again." if failed.again else ""
-        first = visible(failed.reasons[0])
-        say(f"{len(failed.reasons)} rows could not be made; the first: {first}.{hint}")
+        say(visible(failed.sentence()))
         raise typer.Exit(EXIT_PARTIAL)

@@ -14,7 +14,7 @@ from typing import Any
 
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, resolve, to_yaml
-from divtok.errors import NothingScoredError
+from divtok.errors import command
 from divtok.evaluate.near_theta import band_bits
 from divtok.evidence.kind import EVIDENCE, Gathering
 from divtok.progress import say
@@ -23,6 +23,7 @@ from divtok.score.facts import count_trace
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
+from divtok.stages.missing import check_read, first_failure, nothing_scored, unread_line
 from divtok.stages.stored import scored_traces, trace_dtypes
 from divtok.store.responses import Group, Response, stored_responses
 from divtok.store.run import Run
@@ -51,6 +52,7 @@ def score(run: Run, config: RunConfig) -> None:
     made_of = _identity(run, config, chosen)
     if (run.manifest() or {}).get(SECTION) == made_of | _made(run):
         say("score: nothing has changed since the run was scored")
+        _say_unread(run, config)
         return
     responses, found = stored_responses(run), _Found()
     require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
@@ -58,7 +60,7 @@ def score(run: Run, config: RunConfig) -> None:
     run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
     run.counts.replace(found.counts)
     run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})
-    _say_what_is_odd(run, config, chosen, responses, found)
+    _say_what_is_odd(run, config, chosen, found)
     say(
         f"score: {len(chosen)} estimators, {found.confidences} confidences at theta "
         f"{config.theta:g}"
@@ -131,10 +133,9 @@ def _confidences(
     yield _noted(part, found)
     if not found.scored and (chosen or not found.counts):
         # Raised here, so that the table of before stays as it is.
-        raise NothingScoredError(
-            f"Not one trajectory of {run.path} could be scored.",
-            next_step="Look at the column 'reason' of its traces and of what was gathered.",
-        )
+        check_read(run, config)
+        why = first_failure(run) or next(iter(found.reasons.values()), None)
+        raise nothing_scored(run, config, why)
 
 
 def _confidence(
@@ -204,16 +205,12 @@ def _bound(
 
 
 def _say_what_is_odd(
-    run: Run,
-    config: RunConfig,
-    chosen: Sequence[Estimator],
-    responses: Mapping[str, Response],
-    found: _Found,
+    run: Run, config: RunConfig, chosen: Sequence[Estimator], found: _Found
 ) -> None:
     empty = [spec.name for spec in chosen if spec.name not in found.scored]
     if empty:
         why = found.reasons[empty[0]]
-        hint = f"; make what is missing with: divtok gather {run.path}"
+        hint = f"; make what is missing with: {command('gather', run.path)}"
         say(
             f"score: no value at all for {', '.join(empty)} ({why})"
             + (hint if why.kind == NOT_GATHERED else "")
@@ -231,12 +228,10 @@ def _say_what_is_odd(
         )
     for why, names in left_out_estimators(config).items():
         say(f"score: {', '.join(names)} left out: {why}")
-    traced = run.traces.keys()
-    pairs = config.scored_pairs()
-    scored = [r for r in responses.values() if r.generator in pairs]
-    untraced = sum((r.key, *pairs[r.generator]) not in traced and not r.failed for r in scored)
-    if untraced:
-        say(
-            f"score: {untraced} of {len(scored)} responses were not read by the pair yet: "
-            "score --pair or --family reads them"
-        )
+    _say_unread(run, config)
+
+
+def _say_unread(run: Run, config: RunConfig) -> None:
+    line = unread_line(run, config)
+    if line is not None:
+        say(f"score: {line}")
