@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -60,6 +62,21 @@ def report_results(store: Run, config: RunConfig) -> None:
 
     print_results(report(store, config), config)
     say(f"report: {store.report / 'README.md'}")
+
+
+@contextlib.contextmanager
+def saying_warnings() -> Generator[None]:
+    """Within this block what Python warns of is a line on stderr, each only once."""
+    seen: set[str] = set()
+
+    def shown(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in seen:
+            seen.add(str(message))
+            say(f"warning: {visible(str(message))}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = shown
+        yield
 
 
 def leave_if_failed(store: Run) -> None:

@@ -15,7 +15,7 @@ from divtok.evaluate.agreement import Agreement
 from divtok.evaluate.certified import Certified, certified
 from divtok.evaluate.near_theta import NearTheta, near_theta
 from divtok.evaluate.scored_group import LeftOut
-from divtok.records import Counts, Evaluation
+from divtok.records import Counts, Evaluation, PairWarning
 from divtok.report.text import markdown
 
 
@@ -52,11 +52,13 @@ class Seen:
     makers: Mapping[str, Sequence[Mapping[str, str]]]
     happened: Sequence[str]
     agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
+    warnings: Sequence[PairWarning] = ()
 
 
 def notes_of(seen: Seen) -> list[Note]:
     """In the order of the report's page."""
     return [
+        pair_note(seen.warnings),
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         theta_note(seen.theta, fitted=seen.theta_fitted),
@@ -66,6 +68,19 @@ def notes_of(seen: Seen) -> list[Note]:
         mixed_note(seen.makers),
         happened_note(seen.happened),
     ]
+
+
+def pair_note(warnings: Sequence[PairWarning]) -> Note:
+    """Pairs of models whose divergences say nothing of the responses."""
+    return Note(
+        key="pair_warnings",
+        heading="Warning",
+        title="Pairs that may mean nothing",
+        about="Where two models are the same, know nothing or never differ, their divergences are "
+        "numbers without a meaning, and so is every figure that is made of them.",
+        lines=tuple(warning.text for warning in warnings),
+        value=lambda _: [asdict(warning) for warning in warnings],
+    )
 
 
 def left_out_note(results: Sequence[LeftOut]) -> Note:

@@ -34,6 +34,7 @@ from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.stages.verdicts import compared_verdicts
 from divtok.store.notes import kept_notes
+from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -90,6 +91,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             run.makers(),
             kept_notes(run),
             None if compared is None else compared.groups,
+            kept_pair_warnings(run),
         )
     )
     return Results(groups, evaluations, notes, compared)

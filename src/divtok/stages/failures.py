@@ -27,7 +27,7 @@ class Failures:
         rows = "1 row" if len(self.reasons) == 1 else f"{len(self.reasons)} rows"
         text = f"{rows} could not be made; the first: {self.reasons[0]}."
         if not self.again:
-            return f"{text} Trying again would not help: no figure counts them."
+            return f"{text} Trying again would give the same."
         which = "them" if self.again == len(self.reasons) else f"{self.again} of them"
         return f"{text} The same command with --retry-failed tries {which} again."
 

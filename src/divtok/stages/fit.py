@@ -22,9 +22,8 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
     check_read(run, config)
     verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
     responses = stored_responses(run)
-    for key in responses:
-        if key not in verdicts:
-            raise not_graded(run, key)
+    if not verdicts.keys() & responses.keys():
+        raise not_graded(run, next(iter(responses)))
 
     def outcomes() -> Iterator[tuple[Trace, bool | None]]:
         for response, trace in scored_traces(run, config, responses):

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import UsageError, command
+from divtok.progress import say
 from divtok.stages.choices import check_addresses, check_choices
 from divtok.stages.gather import gather
 from divtok.stages.grade import grade
+from divtok.stages.missing import unread_line
 from divtok.stages.report_age import say_if_older
 from divtok.stages.run import run_stages
 from divtok.stages.score import score
@@ -106,6 +108,9 @@ def rescore(
         with run.lock():
             score(run, config)
             run.write_config(to_yaml(resolve(config)))
+        left = unread_line(run, config)
+        if left is not None:
+            say(f"score: {left}")
         say_if_older(run)
         return None
     _check_overrides(given, pair)

@@ -7,7 +7,7 @@ the tables nor the config have changed since the last time, nothing is read and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,16 +18,19 @@ from divtok.errors import command
 from divtok.evaluate.near_theta import band_bits
 from divtok.evidence.kind import EVIDENCE, Gathering
 from divtok.progress import say
-from divtok.records import Confidence, Counts, Reason, Scalar, Trace
+from divtok.records import Confidence, Counts, PairWarning, Reason, Scalar, Trace
 from divtok.score.facts import count_trace
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
-from divtok.stages.missing import check_read, first_failure, nothing_scored, unread_line
+from divtok.stages.missing import check_read, first_failure, nothing_scored
+from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
 from divtok.stages.stored import scored_traces, trace_dtypes
+from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, stored_responses
 from divtok.store.run import Run
 from divtok.store.space import ROW_BYTES, require_space
+from divtok.trace.pair_warnings import Tally
 
 SECTION = "score"
 # Confidences of so many responses make a shard.
@@ -44,27 +47,33 @@ class _Found:
     confidences: int = 0
     scored: set[str] = field(default_factory=set[str])  # estimators with a value
     reasons: dict[str, Reason] = field(default_factory=dict[str, Reason])  # the first of each
+    tallies: dict[Pair, Tally] = field(default_factory=dict[Pair, Tally])
 
 
-def score(run: Run, config: RunConfig) -> None:
-    """traces and evidence -> confidences and counts"""
+def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) -> None:
+    """traces and evidence -> confidences and counts
+
+    `said` are warnings about the run's pairs that were said before.
+    """
     chosen = chosen_estimators(config)
     made_of = _identity(run, config, chosen)
     if (run.manifest() or {}).get(SECTION) == made_of | _made(run):
         say("score: nothing has changed since the run was scored")
-        _say_unread(run, config)
+        say_warnings([w for w in kept_pair_warnings(run) if w not in said])
         return
-    responses, found = stored_responses(run), _Found()
+    responses, found = stored_responses(run), _Found(tallies=tallies_of(config))
     require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
     run.note_maker(run.confidences.layout.name, libraries())
     run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
     run.counts.replace(found.counts)
+    warnings = keep_warnings(run, config, found.tallies)
     run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})
     _say_what_is_odd(run, config, chosen, found)
     say(
         f"score: {len(chosen)} estimators, {found.confidences} confidences at theta "
         f"{config.theta:g}"
     )
+    say_warnings([w for w in warnings if w not in said])
 
 
 def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[str, Any]:
@@ -118,6 +127,7 @@ def _confidences(
     for response, trace in scored_traces(run, config, responses):
         left.discard(response.key)
         if trace.status == "ok":
+            found.tallies[trace.p, trace.q].add(trace)
             band = band_bits(trace.p, trace.q, dtypes)
             found.counts.append(count_trace(trace, theta=config.theta, band_bits=band))
         add(response, trace)
@@ -228,10 +238,3 @@ def _say_what_is_odd(
         )
     for why, names in left_out_estimators(config).items():
         say(f"score: {', '.join(names)} left out: {why}")
-    _say_unread(run, config)
-
-
-def _say_unread(run: Run, config: RunConfig) -> None:
-    line = unread_line(run, config)
-    if line is not None:
-        say(f"score: {line}")
