@@ -10,7 +10,7 @@ from report_samples import HOSTILE, evaluation
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.scored_group import LeftOut
-from divtok.records import Interval
+from divtok.records import Interval, PairWarning
 from divtok.report.notes import (
     Note,
     certified_note,
@@ -21,6 +21,7 @@ from divtok.report.notes import (
     near_theta_note,
     near_theta_sentence,
     noise_floor_note,
+    pair_note,
 )
 from divtok.report.write import write_report
 
@@ -70,6 +71,7 @@ def notes_about(name: str) -> list[Note]:
         noise_floor_note([evaluation(generator=name, **WITHIN_NOISE)]),
         mixed_note({"traces": [{"models": name, "device": d, "dtype": "x"} for d in "ab"]}),
         happened_note([f"{name}: out of memory"]),
+        pair_note([PairWarning(name, "aux", "near_uniform", f"'{name}' knows nothing.")]),
     ]
 
 
@@ -158,6 +160,7 @@ def test_a_note_has_a_value_for_each_evaluation() -> None:
     found = {note.key: note.value for note in notes_about("gen")}
     assert list(found) == [
         "left_out", "certified", "near_theta", "ece_within_noise", "mixed", "happened",
+        "pair_warnings",
     ]  # fmt: skip
     ours, other = evaluation(), evaluation(generator="other", benchmark="bench")
     assert found["left_out"](ours) == {"failed": 1200, "gold_missing": 3}
@@ -166,6 +169,8 @@ def test_a_note_has_a_value_for_each_evaluation() -> None:
     assert (near["near"], near["share"]) == (12, NEAR.share)
     [certain] = found["certified"](ours)
     assert (certain["open"], certain["share"]) == (1200, CERTIFIED.share)
+    warning = {"p": "gen", "q": "aux", "kind": "near_uniform", "text": "'gen' knows nothing."}
+    assert found["pair_warnings"](ours) == [warning]
     assert found["left_out"](other) is None
     assert found["near_theta"](other) == found["certified"](other) == []
 
