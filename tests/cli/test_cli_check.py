@@ -113,7 +113,7 @@ def test_other_tokens_are_refused_and_named(tmp_path: Path, divtok: Command) -> 
     assert f"'{P}' and '{other}' do not share their vocabulary: 2 of " in line
     assert line.endswith(
         f"the first is id {first}, {tokens[0]!r} in p and {tokens[1]!r} in q. Use two models with "
-        f"one tokenizer, mostly of one series: 'divtok pair {P}' names some."
+        f"one tokenizer, mostly of one series; some are named by: divtok pair {P}"
     )
 
 

@@ -60,8 +60,8 @@ def check(
     """Check before a long job whether two models can be compared, fit into memory, and how fast.
 
     For a machine and a job; 'divtok pair' tells more of how the models themselves fit. Reads
-    configs and tokenizers, and weights only with --measure. Exit code 1 where the job cannot be
-    done, with the reason and the next step.
+    configs and tokenizers, and weights only with --measure, which also finds models that give
+    no numbers. Exit code 1 where the job cannot be done, with the reason and the next step.
     """
     from divtok.planning.feasibility import TracingJob, inspect_pair, measured
 

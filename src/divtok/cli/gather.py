@@ -12,7 +12,8 @@ def gather(
     """Gather what a run's estimators need: chains, replies, base readings, rewards.
 
     Only what the estimators of the config name, and only the rows that are missing. Give
-    score.estimators=... to choose others; the run remembers them.
+    score.estimators=... to choose others, and keys of trace, evidence, bases or projections;
+    the run remembers them.
     """
     from divtok.stages.rescore import regather
 

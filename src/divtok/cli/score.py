@@ -42,7 +42,8 @@ def score(
 
     What an estimator needs beside the trace must have been gathered. With --pair or --family the
     run's responses are first graded and read by those models, as far as they are not yet, and are
-    evaluated where there are gold answers: all that is left to do for imported responses.
+    evaluated where there are gold answers: all that is left to do for imported responses. Exit
+    code 3 where some responses were not read, with the command that reads them.
     """
     from divtok.stages.missing import unread
     from divtok.stages.rescore import rescore

@@ -143,7 +143,7 @@ def _obstacles(
         return [
             Obstacle(
                 same_weights_text(p.shape.name, q.shape.name),
-                f"Name a smaller model as q; these may do: {suggested}",
+                f"Name a smaller model as q; some are suggested by: {suggested}",
             )
         ]
     return []
