@@ -75,6 +75,24 @@ def test_tracing_tells_of_failed_rows_each_time(tmp_path: Path, divtok: Command)
     assert divtok("evaluate", tmp_path).code == 0
 
 
+def test_rows_that_were_not_read_end_scoring_with_3(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD)
+    assert divtok("trace", tmp_path).code == 0
+    run = Run.open(tmp_path)
+    kept = run.traces.read()[1:]
+    with run.lock():
+        run.traces.replace(kept)
+    advice = f"read them: divtok score {tmp_path} --family tiny"
+    for _ in range(2):
+        said = divtok("score", tmp_path)
+        assert said.code == 3
+        assert said.err.splitlines()[-1] == (
+            f"score: 1 of 8 responses were not read yet, so they have no confidence; {advice}"
+        )
+    assert divtok("score", tmp_path, "--family", "tiny").code == 0
+    assert divtok("score", tmp_path).code == 0
+
+
 def test_nothing_to_score_ends_with_4(tmp_path: Path, divtok: Command) -> None:
     sampled(tmp_path, EMPTY)
     said = divtok("run", *SMALL, "--out", tmp_path)

@@ -79,12 +79,17 @@ def test_a_run_goes_on_with_the_theta_that_was_set_on_it(
 def test_another_auxiliary_is_said_with_the_old_and_the_new_pair(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = handmade_run(tmp_path, [Row("a", count=1)])
-    continued(run, small_config("trace.auxiliary=divtok/tiny-0.9m"))
-    assert (
+    config = small_config("family=null", "trace.auxiliary=divtok/tiny-0.3m", "score.theta=0.2")
+    run = handmade_run(tmp_path, [Row("a", count=1)], config=config)
+    after = continued(run, small_config("trace.auxiliary=divtok/tiny-0.9m"))
+    assert after.fitted_theta is None  # none is known for this pair
+    said = capsys.readouterr().err.splitlines()[-2:]
+    assert said == [
         "run: the pair that reads divtok/tiny-0.5m: divtok/tiny-0.5m with divtok/tiny-0.3m -> "
-        "divtok/tiny-0.5m with divtok/tiny-0.9m" in capsys.readouterr().err
-    )
+        "divtok/tiny-0.5m with divtok/tiny-0.9m; confidences are made anew, and the traces of "
+        "before are kept",
+        "run: theta 0.2 -> 0.5 bits; tokens are counted anew",
+    ]
 
 
 def test_what_gathering_takes_is_remembered(tmp_path: Path) -> None:
