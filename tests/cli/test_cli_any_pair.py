@@ -160,7 +160,7 @@ def test_models_that_do_not_fit_are_refused_before_anything_is_sampled(
             ("--generator", P, "--auxiliary", P, "--benchmark", "two.jsonl"),
             f"'{P}' is named as both models",
         ),
-        (("--generator", "meta-llama/Llama-3.1-8B-Instruct"), "(--auxiliary Q;"),
+        (("--generator", "meta-llama/Llama-3.1-8B-Instruct"), "(--auxiliary Q); some are"),
         (
             ("family=null", "--generator", "x"),
             "needs trace.auxiliary (--auxiliary)",
