@@ -7,6 +7,7 @@ that is too long, an answer that cannot be graded) are not exceptions: they are 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
 EXIT_OK = 0
@@ -84,6 +85,11 @@ class NothingScoredError(DivtokError):
     """The command ran, but not one row could be scored."""
 
     exit_code = EXIT_NOTHING
+
+
+def command(*words: object) -> str:
+    """A command as it can be typed, each of its words quoted where a shell needs it."""
+    return f"divtok {shlex.join(str(word) for word in words)}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

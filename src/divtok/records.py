@@ -188,6 +188,16 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class PairWarning:
+    """Why the figures of a pair may mean nothing. Code switches on `kind`, `text` is for people."""
+
+    p: str
+    q: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Grade:
     """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining.
 

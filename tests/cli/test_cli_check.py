@@ -113,7 +113,7 @@ def test_other_tokens_are_refused_and_named(tmp_path: Path, divtok: Command) -> 
     assert f"'{P}' and '{other}' do not share their vocabulary: 2 of " in line
     assert line.endswith(
         f"the first is id {first}, {tokens[0]!r} in p and {tokens[1]!r} in q. Use two models with "
-        f"one tokenizer, mostly of one series: 'divtok pair {P}' names some."
+        f"one tokenizer, mostly of one series; some are named by: divtok pair {P}"
     )
 
 
@@ -214,3 +214,41 @@ def test_mistakes_are_told_in_one_line(
 @pytest.mark.parametrize("arguments", [[], ["--pair", P], ["--pair", P, Q, "--length", "0"]])
 def test_wrong_usage_ends_with_2(arguments: list[str], divtok: Command) -> None:
     assert divtok("check", *arguments).code == 2
+
+
+def test_a_model_without_numbers_is_refused_by_its_tensor(divtok: Command, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    broken = Path(shutil.copytree(resolve_model(Q), tmp_path / "broken"))
+    (file,) = broken.glob("*.safetensors")
+    weights = load_file(file)
+    name = next(name for name in weights if "norm" in name)
+    weights[name] = torch.full_like(weights[name], float("nan"))
+    save_file(weights, file, metadata={"format": "pt"})
+    said = divtok("check", "--pair", P, broken, "--device", "cpu", "--measure", "--json")
+    assert said.code == 1
+    assert f"The weights of '{broken}' hold NaN or an infinity in {name} in {file}." in said.err
+    found = json.loads(said.out)
+    assert found["feasible"] is False
+    assert found["measured"]["broken"].startswith(f"the logits of {broken} are no distribution")
+    assert "can be done" in divtok("check", "--pair", P, broken, "--device", "cpu").out
+
+
+def test_measuring_tells_models_that_know_nothing(divtok: Command, tmp_path: Path) -> None:
+    from any_pair_samples import save_llama
+
+    p = save_llama(tmp_path / "p", width=32, seed=1)
+    q = save_llama(tmp_path / "q", width=16, seed=2)
+    said = divtok("check", "--pair", p, q, "--device", "cpu", "--measure", "--json")
+    assert said.code == 0
+    (note,) = [n for n in json.loads(said.out)["notes"] if "close to uniform" in n]
+    assert note.startswith(f"'{p}' and '{q}' are close to uniform")
+
+
+def test_what_files_tell_is_among_the_notes(divtok: Command, tmp_path: Path) -> None:
+    copy = str(shutil.copytree(resolve_model(P), tmp_path / "copy"))
+    for pair, text in (((Q, P), "is smaller than"), ((P, copy), "have the same weights")):
+        said = divtok("check", "--pair", *pair, "--device", "cpu", "--json")
+        assert said.code == 0
+        assert any(text in note for note in json.loads(said.out)["notes"])

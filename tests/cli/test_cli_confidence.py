@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -410,3 +411,16 @@ def test_a_real_pipe_and_a_terminal_that_knows_no_utf8() -> None:
     assert b"Traceback" not in done.stderr
     assert done.returncode == EXIT_OK
     assert json.loads(done.stdout)["response"] == ODD
+
+
+def test_what_a_pair_warns_of_is_one_line(say: Said, tmp_path: Path) -> None:
+    from any_pair_samples import save_llama
+
+    models = [save_llama(tmp_path / name, width=w, seed=w) for name, w in (("p", 32), ("q", 16))]
+    rows = [{"question": QUESTION, "response": "We add 1 and 1. The answer is 2, I think."}] * 3
+    said = say("--pair", *map(str, models), "--theta", "0.5", stdin=lines(*rows))
+    assert said.code == 0
+    assert len(said.out.splitlines()) == 3
+    (warned,) = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert "close to uniform" in warned
+    assert "UserWarning" not in said.err

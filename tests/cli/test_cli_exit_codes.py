@@ -58,7 +58,7 @@ def test_some_failed_rows_end_a_run_with_3(
     assert said.code == 3
     assert said.err.splitlines()[-1] == (
         "4 rows could not be made; the first: trace: the response has no tokens. "
-        "The same command with --retry-failed tries them again."
+        "Trying again would give the same."
     )
     assert "ECE (%" in said.out
     assert len(Run.open(tmp_path).evaluations.read()) == 16
@@ -75,17 +75,35 @@ def test_tracing_tells_of_failed_rows_each_time(tmp_path: Path, divtok: Command)
     assert divtok("evaluate", tmp_path).code == 0
 
 
+def test_rows_that_were_not_read_end_scoring_with_3(tmp_path: Path, divtok: Command) -> None:
+    sampled(tmp_path, GOOD)
+    assert divtok("trace", tmp_path).code == 0
+    run = Run.open(tmp_path)
+    kept = run.traces.read()[1:]
+    with run.lock():
+        run.traces.replace(kept)
+    advice = f"read them: divtok score {tmp_path} --family tiny"
+    for _ in range(2):
+        said = divtok("score", tmp_path)
+        assert said.code == 3
+        assert said.err.splitlines()[-1] == (
+            f"score: 1 of 8 responses were not read yet, so they have no confidence; {advice}"
+        )
+    assert divtok("score", tmp_path, "--family", "tiny").code == 0
+    assert divtok("score", tmp_path).code == 0
+
+
 def test_nothing_to_score_ends_with_4(tmp_path: Path, divtok: Command) -> None:
     sampled(tmp_path, EMPTY)
     said = divtok("run", *SMALL, "--out", tmp_path)
     assert said.error_line == (
-        f"divtok: Not one trajectory of {tmp_path} could be scored. "
-        "Look at the column 'reason' of its traces and of what was gathered."
+        f"divtok: Not one trajectory of {tmp_path} could be scored; the first: the response has no "
+        "tokens. Look at the column 'reason' of its traces and of what was gathered."
     )
     assert said.code == 4
     assert divtok("score", tmp_path).code == 4
-    said = divtok("evaluate", tmp_path, "--json")
-    assert said.error_line.endswith(f"Score it first: divtok score {tmp_path}")
+    again = divtok("evaluate", tmp_path, "--json")
+    assert again.error_line == said.error_line
     assert said.code == 4
 
 
@@ -104,7 +122,7 @@ def test_scoring_takes_settings_of_scores_alone(tmp_path: Path, divtok: Command)
     assert said.code == 2
     assert said.error_line == (
         "divtok: 'evidence.prm=other' changes more than the scores. "
-        f"Give it to 'divtok gather {tmp_path}', which makes what is missing."
+        f"Change only: score. This one goes to: divtok gather {tmp_path} evidence.prm=other"
     )
 
 
@@ -130,6 +148,6 @@ def test_a_prompt_that_is_too_long_ends_generating_with_3(tmp_path: Path, divtok
     for again in ((), ("--retry-failed",)):
         said = divtok(*arguments, *again)
         assert said.code == 3
-        assert "1 rows could not be made; the first: response: the prompt has " in said.err
-        assert said.err.rstrip().endswith("--retry-failed tries them again.")
+        assert "1 row could not be made; the first: response: the prompt has " in said.err
+        assert said.err.rstrip().endswith("Trying again would give the same.")
     assert [t.failed for t in Run.open(tmp_path / "run").trajectories.read()] == [False, True]

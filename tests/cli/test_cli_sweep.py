@@ -165,7 +165,9 @@ def test_a_run_without_traces_has_nothing_to_sweep(folder: Path, divtok: Command
         run.traces.replace([])
     said = divtok("sweep", folder)
     assert said.code == EXIT_NOTHING
-    assert "has no traces yet" in said.error_line
+    assert said.error_line.endswith(
+        f"were not read yet. Read them: divtok score {folder} --family tiny"
+    )
 
 
 def test_another_writer_is_not_disturbed(folder: Path, divtok: Command) -> None:

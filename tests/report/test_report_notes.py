@@ -10,7 +10,7 @@ from report_samples import HOSTILE, evaluation
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.near_theta import NearTheta
 from divtok.evaluate.scored_group import LeftOut
-from divtok.records import Interval
+from divtok.records import Interval, PairWarning
 from divtok.report.count_notes import (
     certified_note,
     certified_sentence,
@@ -18,7 +18,7 @@ from divtok.report.count_notes import (
     near_theta_sentence,
 )
 from divtok.report.note import Note
-from divtok.report.notes import happened_note, left_out_note, mixed_note
+from divtok.report.notes import happened_note, left_out_note, mixed_note, pair_note
 from divtok.report.prevalence_notes import noise_floor_note
 from divtok.report.write import write_report
 
@@ -68,6 +68,7 @@ def notes_about(name: str) -> list[Note]:
         noise_floor_note([evaluation(generator=name, **WITHIN_NOISE)]),
         mixed_note({"traces": [{"models": name, "device": d, "dtype": "x"} for d in "ab"]}),
         happened_note([f"{name}: out of memory"]),
+        pair_note([PairWarning(name, "aux", "near_uniform", f"'{name}' knows nothing.")]),
     ]
 
 
@@ -156,6 +157,7 @@ def test_a_note_has_a_value_for_each_evaluation() -> None:
     found = {note.key: note.value for note in notes_about("gen")}
     assert list(found) == [
         "left_out", "certified", "near_theta", "ece_within_noise", "mixed", "happened",
+        "pair_warnings",
     ]  # fmt: skip
     ours, other = evaluation(), evaluation(generator="other", benchmark="bench")
     assert found["left_out"](ours) == {"failed": 1200, "gold_missing": 3}
@@ -164,6 +166,8 @@ def test_a_note_has_a_value_for_each_evaluation() -> None:
     assert (near["near"], near["share"]) == (12, NEAR.share)
     [certain] = found["certified"](ours)
     assert (certain["open"], certain["share"]) == (1200, CERTIFIED.share)
+    warning = {"p": "gen", "q": "aux", "kind": "near_uniform", "text": "'gen' knows nothing."}
+    assert found["pair_warnings"](ours) == [warning]
     assert found["left_out"](other) is None
     assert found["near_theta"](other) == found["certified"](other) == []
 

@@ -374,12 +374,12 @@ def test_failed_readings_are_told_whichever_kind_comes_first(
             [
                 Reading("a", "m", "sampled", nothing, Reason("other", "not reported")),
                 Reading("b", "m", "base_chat", nothing, Reason("too_long", "too long")),
-                Reading("c", "m", "projected", nothing, Reason("nonfinite", "not finite")),
+                Reading("c", "m", "projected", nothing, Reason("other", "stopped")),
             ]
         )
     found = failed_rows(run)
-    assert sorted(found.reasons) == ["readings: not finite", "readings: too long"]
-    assert found.again
+    assert sorted(found.reasons) == ["readings: stopped", "readings: too long"]
+    assert found.again == 1  # what is too long stays too long
 
 
 def test_a_response_without_an_answer_has_no_chain_and_is_no_failure(tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ def test_the_uninterrupted_run_has_several_batches(
         "confidences": 8 * 10,
         "evaluations": 2 * (10 + 3),  # length, ratio and count are no confidences
         "notes": 0,  # memory sufficed
+        "pair_warnings": 0,
     }
     assert (passed["generate"], passed["grade"], passed["trace"]) == (3, 8, 3)
     assert [passed[point] for point in GATHERED] == [3, 3, 3]

@@ -6,17 +6,19 @@ out. Beside it, a file each: many answers, figures from confidences, runs, and w
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from divtok.api.result import Result, Token
 from divtok.api.scoring import Scoring, not_text
 from divtok.errors import NothingScoredError, UsageError
-from divtok.families.family import FAMILIES
+from divtok.families.family import FAMILIES, families_of
 from divtok.models.load import DType
 from divtok.records import Reason, Scalar
 from divtok.trace.pair import Pair
 from divtok.trace.pair import load_pair as load_models
+from divtok.trace.pair_warnings import warnings_by_files
 from divtok.trace.topk.server_pair import ServerPair
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ def load_pair(
     device_map: str | None = None,
 ) -> Pair:
     """Two models to read with: `load_pair("tiny")`, or `load_pair(model, smaller_model)`.
+
+    Two models whose divergences would say nothing, such as a copy of one model, give a Python
+    warning.
 
     A family's name stands for its reader (or else its smallest generator) and its auxiliary. A
     model is a folder, a hub id or a GGUF file. q lies where p does unless `q_device` is given;
@@ -69,6 +74,13 @@ def load_pair(
         q_device=q_device or device,
         device_map=device_map,
     )
+    if family is None:
+        # In a white-box family p may be smaller: it wrote the responses.
+        known = bool(families_of(p, q))
+        for warning in warnings_by_files(
+            p, q, p_revision=p_revision, q_revision=q_revision, p_writes=known
+        ):
+            warnings.warn(warning.text, stacklevel=2)
     return replace(pair, family=family)
 
 
@@ -114,6 +126,7 @@ def confidence(
     row = asked.row("", question, response)
     read = asked.read_once(row)
     scored = asked.scored(row, read)
+    asked.warn(stacklevel=3)
     result = asked.result(scored)
     if result is None:
         raise nothing_scored(scored.confidences[0].reason)

@@ -272,6 +272,7 @@ def _confidences(
             found += scored if keep_traces else [replace(row, trace=None) for row in scored]
             if advance is not None:
                 advance(len(scored))
+    asked.warn(stacklevel=4)
     return Confidences(asked, found)
 
 

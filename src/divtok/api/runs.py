@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from divtok.api.figures import FIGURES
 from divtok.api.tables import Records, Shown
-from divtok.config.run import RunConfig, load_config, to_yaml
+from divtok.config.run import RunConfig, load_config
 from divtok.config.shortcuts import run_name, spelled_out
 from divtok.config.tree import override_texts
 from divtok.errors import NothingScoredError, StoreError, UsageError
@@ -162,16 +162,9 @@ class Run(Shown):
 
         `config` has overrides, such as {"score.estimators": ["whitebox"]}; the run remembers them.
         """
-        from divtok.stages.choices import check_choices
-        from divtok.stages.gather import gather
-        from divtok.stages.trace import trace
+        from divtok.stages.rescore import regather
 
-        settled = stored_config(self._run, list(override_texts(config or {})))
-        check_choices(settled)
-        with self._run.lock():
-            trace(self._run, settled, retry_failed=retry_failed)
-            gather(self._run, settled, retry_failed=retry_failed)
-            self._run.write_config(to_yaml(settled))
+        regather(self._run, list(override_texts(config or {})), retry_failed=retry_failed)
 
     def score(
         self,

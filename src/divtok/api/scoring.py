@@ -6,6 +6,7 @@ numbers with the same defaults.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +29,7 @@ from divtok.trace.batches import Row
 from divtok.trace.budget import Budget
 from divtok.trace.listener import Read
 from divtok.trace.pair import Asked, Pair
+from divtok.trace.pair_warnings import Tally, warnings_by_traces
 from divtok.trace.spans import token_texts
 from divtok.trace.topk.server_pair import ServerPair
 
@@ -51,6 +53,7 @@ class Scoring:
     chosen: Sequence[tuple[Estimator, Mapping[str, Scalar]]]
     kinds: Sequence[str]  # of the evidence that rides on p's pass
     asked: Asked
+    tally: Tally  # of the traces of the responses that were scored
     budget: Budget = field(default_factory=Budget)
 
     @classmethod
@@ -88,6 +91,7 @@ class Scoring:
                 further({column for spec in specs for column in spec.columns}),
                 [listener for listener in listeners if listener is not None],
             ),
+            Tally(pair.vocab_size if isinstance(pair, Pair) else None),
         )
 
     def row(self, key: str, question: str, response: str) -> Row:
@@ -121,8 +125,14 @@ class Scoring:
         found = [score_evidence(spec, row.key, trace, heard, p) for spec, p in self.chosen]
         counts = None
         if trace.status == "ok":
+            self.tally.add(trace)
             counts = count_trace(trace, theta=self.theta, band_bits=0.0)
         return Scored(row.text or "", tuple(found), counts, trace)
+
+    def warn(self, *, stacklevel: int) -> None:
+        """A Python warning where the pair's divergences say nothing, by all that was scored."""
+        for warning in warnings_by_traces(self.pair.p.name, self.pair.q.name, self.tally):
+            warnings.warn(warning.text, stacklevel=stacklevel)
 
     def unscored(self, response: object, reason: Reason) -> Scored:
         """For a response that was not read."""

@@ -60,10 +60,10 @@ def check(
     """Check before a long job whether two models can be compared, fit into memory, and how fast.
 
     For a machine and a job; 'divtok pair' tells more of how the models themselves fit. Reads
-    configs and tokenizers, and weights only with --measure. Exit code 1 where the job cannot be
-    done, with the reason and the next step.
+    configs and tokenizers, and weights only with --measure, which also finds models that give
+    no numbers. Exit code 1 where the job cannot be done, with the reason and the next step.
     """
-    from divtok.planning.feasibility import TracingJob, inspect_pair, measure_pair
+    from divtok.planning.feasibility import TracingJob, inspect_pair, measured
 
     settings = RunConfig().trace
     job = TracingJob(
@@ -83,7 +83,7 @@ def check(
     found = inspect_pair(job)
     if measure and not found.problems:
         say("Loading both models, then tracing random tokens for some seconds ...")
-        found = dataclasses.replace(found, measured=measure_pair(job, found.batch))
+        found = measured(job, found)
     if as_json:
         print_json(_as_data(found))
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOption
+from divtok.cli.printing import saying_warnings
 from divtok.errors import EXIT_PARTIAL, DataError, UsageError
 from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
@@ -97,16 +98,17 @@ def confidence(
     p, q = _names(pair, family)
     if theta is None:
         theta = default_theta(p, q, family=family, generator=generator)
-    models = _load(p, q, servers, dtype)
-    options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
-    options |= parameters
-    if question is None:
-        _stream(options, batch)
-        return
-    from divtok import api
+    with saying_warnings():
+        models = _load(p, q, servers, dtype)
+        options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
+        options |= parameters
+        if question is None:
+            _stream(options, batch)
+            return
+        from divtok import api
 
-    text = _standard_input() if response in (None, "-") else response
-    result = api.confidence(question, text or "", **options)
+        text = _standard_input() if response in (None, "-") else response
+        result = api.confidence(question, text or "", **options)
     if as_json:
         put(json_text(_facts(result, tokens=tokens)))
     else:

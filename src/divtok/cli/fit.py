@@ -17,7 +17,7 @@ from divtok.cli.options import (
     run_folder,
 )
 from divtok.cli.printing import leave_if_failed, print_json
-from divtok.errors import UsageError
+from divtok.errors import UsageError, command
 from divtok.evaluate.fit import ThetaFit
 from divtok.families.family import get_family
 from divtok.progress import say
@@ -58,7 +58,7 @@ def fit(
             )
         found = stage.fit(*open_with_config(run))
         _print_fit(f"the run {run}", found, as_json=as_json)
-        say(f"use it with: divtok score {run} --theta {found.theta:g}")
+        say(f"use it with: {command('score', run, '--theta', f'{found.theta:g}')}")
         return
     if family is None:
         raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from divtok.cli.options import OverridesArgument, RetryOption, RunArgument, open_with_config
+from divtok.cli.options import OverridesArgument, RetryOption, RunArgument, open_run
 from divtok.cli.printing import leave_if_failed
-from divtok.config.run import to_yaml
 
 
 def gather(
@@ -13,16 +12,11 @@ def gather(
     """Gather what a run's estimators need: chains, replies, base readings, rewards.
 
     Only what the estimators of the config name, and only the rows that are missing. Give
-    score.estimators=... to choose others; the run remembers them.
+    score.estimators=... to choose others, and keys of trace, evidence, bases or projections;
+    the run remembers them.
     """
-    from divtok.stages.choices import check_choices
-    from divtok.stages.gather import gather as stage
-    from divtok.stages.trace import trace
+    from divtok.stages.rescore import regather
 
-    store, config = open_with_config(run, overrides)
-    check_choices(config)
-    with store.lock():
-        trace(store, config, retry_failed=retry_failed)
-        stage(store, config, retry_failed=retry_failed)
-        store.write_config(to_yaml(config))
+    store = open_run(run)
+    regather(store, overrides or [], retry_failed=retry_failed)
     leave_if_failed(store)

@@ -35,7 +35,7 @@ def pair(
 
     About the models alone; 'divtok check' says what tracing with them takes on this machine. With
     one model it suggests others to read with it. Reads configs and tokenizers. Exit code 1 where
-    they cannot be paired or read, with the reason and the next step.
+    they cannot be paired or read, or have the same weights, with the reason and the next step.
     """
     from divtok.planning.pairing import look_at
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -76,15 +78,28 @@ def report_results(store: Run, config: RunConfig) -> Results:
     return found
 
 
+@contextlib.contextmanager
+def saying_warnings() -> Generator[None]:
+    """Within this block what Python warns of is a line on stderr, each only once."""
+    seen: set[str] = set()
+
+    def shown(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in seen:
+            seen.add(str(message))
+            say(f"warning: {visible(str(message))}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = shown
+        yield
+
+
 def leave_if_failed(store: Run, found: Results | None = None) -> None:
     """Exit code 3 where some rows hold no numbers, with the first reason."""
     from divtok.stages.failures import failed_rows
 
     failed = failed_rows(store)
     if failed.reasons:
-        hint = " The same command with --retry-failed tries them again." if failed.again else ""
-        first = visible(failed.reasons[0])
-        say(f"{len(failed.reasons)} rows could not be made; the first: {first}.{hint}")
+        say(visible(failed.sentence()))
         raise typer.Exit(EXIT_PARTIAL)
     if found is not None:
         leave_if_unanswered(found)

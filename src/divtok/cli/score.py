@@ -19,8 +19,10 @@ from divtok.cli.options import (
 )
 from divtok.cli.printing import leave_if_failed, report_results
 from divtok.config.run import RunConfig
+from divtok.errors import EXIT_PARTIAL
 from divtok.progress import say
 from divtok.screen import put
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 
@@ -40,8 +42,10 @@ def score(
 
     What an estimator needs beside the trace must have been gathered. With --pair or --family the
     run's responses are first graded and read by those models, as far as they are not yet, and are
-    evaluated where there are gold answers: all that is left to do for imported responses.
+    evaluated where there are gold answers: all that is left to do for imported responses. Exit
+    code 3 where some responses were not read, with the command that reads them.
     """
+    from divtok.stages.missing import unread
     from divtok.stages.rescore import rescore
 
     store = open_run(run)
@@ -49,6 +53,8 @@ def score(
     config = rescore(store, given, theta=theta, pair=pair, family=family, retry_failed=retry_failed)
     if config is not None:
         _report(store, config)
+    elif unread(store, stored_config(store)).left:
+        raise typer.Exit(EXIT_PARTIAL)  # how many there are was said
 
 
 def _report(store: Run, config: RunConfig) -> None:

@@ -23,10 +23,10 @@ from typing import Any, Generic, TypeVar
 
 from divtok.config.made_with import readers
 from divtok.config.run import RunConfig
-from divtok.errors import DataError
+from divtok.errors import DataError, command
 from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
-from divtok.records import Trajectory
+from divtok.records import Reason, Trajectory, reason_kind
 from divtok.registry import Registry
 from divtok.store.layout import Key, Layout
 from divtok.store.notes import keep_note
@@ -166,7 +166,7 @@ class EvidenceKind(Generic[R]):
         table = self.table(run)
         if table is None:
             return []
-        return [f"{table.layout.name}: {row.reason}" for row in failed_records(table)]
+        return [of_table(table, row.reason) for row in failed_records(table)]
 
     def table(self, run: Run) -> Table[R] | None:
         return None if self.layout is None else run.table(self.layout)
@@ -190,11 +190,22 @@ def stored_trajectories(run: Run) -> list[Trajectory]:
         key=lambda t: (places.get((t.benchmark, t.problem_id), len(places)), t.sample),
     )
     if not trajectories:
-        raise DataError(
-            f"The run {run.path} has no trajectories yet.",
-            next_step="Generate some first: divtok run, or bring some: divtok import",
-        )
+        raise no_trajectories(run)
     return trajectories
+
+
+def no_trajectories(run: Run) -> DataError:
+    return DataError(
+        f"The run {run.path} has no trajectories yet.",
+        next_step=f"Generate some first: {command('run', '--out', run.path)}; or bring some: "
+        f"{command('import', 'FILE', '--out', run.path)}",
+    )
+
+
+def of_table(table: Table[Any], reason: str) -> str:
+    """A reason with the table that it stands in; it keeps its kind."""
+    kind, text = reason_kind(reason), f"{table.layout.name}: {reason}"
+    return text if kind is None else Reason(kind, text)
 
 
 def failed_records(table: Table[Any]) -> list[Any]:

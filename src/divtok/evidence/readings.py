@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 
-from divtok.evidence.kind import failed_records
+from divtok.evidence.kind import failed_records, of_table
 from divtok.records import Reading, ReadingKind, Reason
 from divtok.store.columns import choice, floats, reason, text
 from divtok.store.layout import Key, Layout
@@ -34,8 +34,8 @@ def stored_readings(run: Run, kinds: Collection[ReadingKind]) -> set[Key]:
 
 def reading_failures(run: Run, kinds: Collection[ReadingKind]) -> list[str]:
     """Why readings of these kinds hold no numbers."""
-    failed = failed_records(run.table(READINGS))
-    return [f"{READINGS.name}: {row.reason}" for row in failed if row.kind in kinds]
+    table = run.table(READINGS)
+    return [of_table(table, row.reason) for row in failed_records(table) if row.kind in kinds]
 
 
 def no_base(key: str, generator: str, kind: ReadingKind) -> Reading:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-from divtok.errors import UsageError, did_you_mean
+from divtok.errors import UsageError, command, did_you_mean
 from divtok.records import Sampling
 from divtok.registry import Registry
 
@@ -70,7 +70,8 @@ class Family:
         raise UsageError(
             f"The family '{self.name}' has no generator '{model}'.",
             next_step=f"{did_you_mean(model, models)} Any other model needs no family: name the "
-            f"one that reads with it (--auxiliary Q; 'divtok pair {model}' suggests some).",
+            f"one that reads with it (--auxiliary Q); some are suggested by: "
+            f"{command('pair', model)}",
         )
 
     def pair_for(self, generator: Generator) -> tuple[str, str]:

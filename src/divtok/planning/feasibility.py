@@ -6,12 +6,13 @@ Reads both models' outlines and times the device; what that means is worked out 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from divtok.errors import ModelError
 from divtok.models.errors import need_transformers
-from divtok.models.load import DType, pick_place
+from divtok.models.load import DType, model_digest, pick_place
+from divtok.models.weights import broken_tensor, same_weights
 from divtok.planning.amounts import gigabytes
 from divtok.planning.machine import (
     Measured,
@@ -25,6 +26,7 @@ from divtok.planning.model_shapes import ModelShape, Outline, read_outline
 from divtok.planning.speed import tokens_per_second
 from divtok.trace.head_stage import default_workspace
 from divtok.trace.pair import check_vocabularies, load_pair
+from divtok.trace.pair_warnings import same_weights_text, smaller_text
 
 if TYPE_CHECKING:
     import torch
@@ -127,8 +129,45 @@ def inspect_pair(job: TracingJob) -> Feasibility:
         estimated=_estimate(p, q, length, where, workspace),
         tokens=job.tokens,
         problems=tuple(problem for problem in problems if problem is not None),
-        notes=tuple(model_notes(first, second)),
+        notes=(*_same(first, second, job), *model_notes(first, second)),
         advice=tuple(dtype_advice(p, q, device_type=where.type)),
+    )
+
+
+def _same(first: Outline, second: Outline, job: TracingJob) -> list[str]:
+    if not same_model(first, second, job.revision_p, job.revision_q):
+        return []
+    return [same_weights_text(first.shape.name, second.shape.name)]
+
+
+def measured(job: TracingJob, found: Feasibility) -> Feasibility:
+    """With what loading the pair and tracing random tokens shows: speed, and what is wrong."""
+    seen = measure_pair(job, found.batch)
+    # The same weights never diverge, which is among the notes.
+    same = same_weights_text(job.p, job.q) in found.notes
+    more = () if same else tuple(warning.text for warning in seen.warnings)
+    problems = () if seen.broken is None else (_broken(job, seen.broken),)
+    return replace(
+        found,
+        measured=seen,
+        notes=(*found.notes, *more),
+        problems=(*found.problems, *problems),
+    )
+
+
+def _broken(job: TracingJob, why: str) -> Obstacle:
+    """A model whose logits are no numbers: where, and which of its weights are none either."""
+    for ref, revision in ((job.p, job.revision_p), (job.q, job.revision_q)):
+        tensor = broken_tensor(ref, revision)
+        if tensor is not None:
+            return Obstacle(
+                f"On random tokens {why}. The weights of '{ref}' hold NaN or an infinity in "
+                f"{tensor}.",
+                "Fetch that model again, or take another one.",
+            )
+    return Obstacle(
+        f"On random tokens {why}, though all stored weights are finite.",
+        "Numbers grow too large for the dtype: try --dtype float32 or bfloat16.",
     )
 
 
@@ -250,11 +289,27 @@ def _vocabulary_obstacle(first: Outline, second: Outline) -> Obstacle | None:
     return None
 
 
+def same_model(p: Outline, q: Outline, p_revision: str | None, q_revision: str | None) -> bool:
+    """Whether two names stand for the very same weights: of the hub by commit, else by content."""
+    if p.shape.parameters != q.shape.parameters:
+        return False
+    names, revisions = (p.shape.name, q.shape.name), (p_revision, q_revision)
+    digests = [
+        model_digest(name, revision=revision)
+        for name, revision in zip(names, revisions, strict=True)
+    ]
+    return digests[0] == digests[1] or same_weights(
+        *names, p_revision=p_revision, q_revision=q_revision
+    )
+
+
 def model_notes(first: Outline, second: Outline) -> list[str]:
     """Only what a user should know; nothing for two ordinary models."""
-    notes: list[str] = []
-    width = min(first.shape.head_width, second.shape.head_width)
-    for shape in (first.shape, second.shape):
+    p, q, notes = first.shape, second.shape, list[str]()
+    if p.parameters < q.parameters:
+        notes.append(smaller_text(p.name, p.parameters, q.name, q.parameters))
+    width = min(p.head_width, q.head_width)
+    for shape in (p, q):
         name = shape.name
         if shape.softcap is not None:
             notes.append(f"{name} caps its logits softly at {shape.softcap:g}, and so does divtok.")
@@ -265,12 +320,12 @@ def model_notes(first: Outline, second: Outline) -> list[str]:
     beyond = max(first.tokenizer.get_vocab().values()) + 1 - width
     if beyond > 0:
         notes.append(
-            f"{beyond} tokens of {first.shape.name} lie beyond the shared width; a response that "
+            f"{beyond} tokens of {p.name} lie beyond the shared width; a response that "
             "holds one of them is refused."
         )
     if not getattr(first.tokenizer, "chat_template", None):
         notes.append(
-            f"{first.shape.name} has no chat template, so divtok cannot write prompts for it; an "
+            f"{p.name} has no chat template, so divtok cannot write prompts for it; an "
             "instruct or chat version has one."
         )
     return notes

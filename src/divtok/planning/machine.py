@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from divtok.planning.memory import Batch
-from divtok.records import Sampling, Trajectory
+from divtok.records import PairWarning, Sampling, Trajectory
 from divtok.trace.budget import Budget
 from divtok.trace.head_stage import pair_metrics
 from divtok.trace.pair import Pair
+from divtok.trace.pair_warnings import Tally, warnings_by_traces
 
 if TYPE_CHECKING:
     import torch
@@ -34,10 +35,15 @@ _PROMPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How fast a pair really traced random tokens, and the batch it did so with."""
+    """How fast a pair really traced random tokens, the batch it did so with, and what was odd.
+
+    `broken` says of the first response without numbers where they end.
+    """
 
     tokens_per_second: float
     batch: Batch
+    broken: str | None = None
+    warnings: tuple[PairWarning, ...] = ()
 
 
 def free_memory(device: torch.device, *, spread: bool = False) -> int | None:
@@ -91,13 +97,18 @@ def measure_tracing(
     rng = np.random.default_rng(seed)
     known = min(pair.vocab_size, len(pair.p.tokenizer), len(pair.q.tokenizer))
     size = Batch(1, min(_WARM_TOKENS, batch.length))
+    tally, broken = Tally(pair.vocab_size), list[str]()
 
     def run(rows: Batch) -> float:
         random = [_random_trajectory(rng, known, rows.length) for _ in range(rows.rows)]
         _wait(pair.p.device)
         began = time.perf_counter()
-        pair.trace_batch(random, budget=Budget(batch.tokens, workspace_bytes))
-        return time.perf_counter() - began
+        traces = pair.trace_batch(random, budget=Budget(batch.tokens, workspace_bytes))
+        spent = time.perf_counter() - began
+        for trace in traces:
+            tally.add(trace)
+        broken.extend(str(trace.reason) for trace in traces if trace.status == "nonfinite")
+        return spent
 
     run(size)
     spent = run(size)
@@ -105,7 +116,8 @@ def measure_tracing(
         size = _larger(size, batch)
         spent = run(size)
     best = min(spent, *_repeat(lambda: run(size), seconds))
-    return Measured(size.tokens / best, size)
+    warnings = tuple(warnings_by_traces(pair.p.name, pair.q.name, tally))
+    return Measured(size.tokens / best, size, next(iter(broken), None), warnings)
 
 
 def _seconds_a_row(device: torch.device, task: Callable[[int], object], seconds: float) -> float:

@@ -8,7 +8,6 @@ this machine is measured by its own files. Loads no weights, needs no model libr
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import struct
 from collections.abc import Mapping
@@ -16,15 +15,13 @@ from dataclasses import dataclass
 from importlib import resources
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from divtok.errors import ModelError
 from divtok.models.packaged import resolve_model
+from divtok.models.weights import cached_folder, read_header
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _HALF = DTYPE_BYTES["bfloat16"]
-_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +89,11 @@ def find_model(ref: str, revision: str | None = None) -> FoundModel:
         return FoundModel(None, here=False)
     place = Path(resolve_model(ref))
     if not place.exists():
-        cached = _cached_folder(ref, revision)
+        cached = cached_folder(ref, revision)
         if cached is None:
             return FoundModel(HUB_MODELS.get(ref), here=False)
         place = cached
     return FoundModel(HUB_MODELS.get(ref) or _read_size(place), here=True)
-
-
-def _cached_folder(ref: str, revision: str | None) -> Path | None:
-    """The folder of a model in the hub's cache; None where any part of it is missing."""
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return None
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    def cached(name: str) -> Path | None:
-        try:
-            path = try_to_load_from_cache(ref, name, revision=revision)
-        except HFValidationError:  # a ref that cannot be a hub id, such as a missing path
-            return None
-        return Path(path) if isinstance(path, str) else None
-
-    config, index = cached("config.json"), cached(_INDEX)
-    files = {_SINGLE}
-    if index is not None:
-        files = set(json.loads(index.read_bytes())["weight_map"].values())
-    return config.parent if config and all(map(cached, files)) else None
 
 
 def _read_size(place: Path) -> ModelSize | None:
@@ -135,8 +111,7 @@ def _sizes(place: Path) -> ModelSize | None:
     shapes = {
         name: tensor["shape"]
         for file in sorted(place.glob("*.safetensors"))
-        for name, tensor in _header(file).items()
-        if name != "__metadata__"
+        for name, tensor in read_header(file).items()
     }
     config = place / "config.json"
     if not shapes or not config.is_file():
@@ -155,12 +130,3 @@ def _sizes(place: Path) -> ModelSize | None:
         layers=settings["num_hidden_layers"],
         kv_width=settings.get("num_key_value_heads", heads) * width,
     )
-
-
-def _header(file: Path) -> dict[str, Any]:
-    """The names and shapes in a safetensors file: a length in 8 bytes, and so much JSON."""
-    with file.open("rb") as weights:
-        (length,) = struct.unpack("<Q", weights.read(8))
-        if length > file.stat().st_size:
-            raise ValueError(f"{file.name} is cut short")
-        return json.loads(weights.read(length))

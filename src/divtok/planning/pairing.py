@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from divtok.errors import ModelError
+from divtok.errors import ModelError, command
 from divtok.families.family import FAMILIES, families_of
 from divtok.families.siblings import Sibling, siblings
 from divtok.models.card import card_licence
-from divtok.models.load import model_digest
-from divtok.planning.feasibility import Obstacle, model_notes, shared_context
+from divtok.planning.feasibility import Obstacle, model_notes, same_model, shared_context
 from divtok.planning.model_shapes import ModelShape, Outline, read_outline
 from divtok.trace.pair import DifferentTokens, check_vocabularies, different_tokens
+from divtok.trace.pair_warnings import same_weights_text
 
 _SPECIAL = ("bos_token", "eos_token")
 
@@ -138,27 +138,19 @@ def _obstacles(
         check_vocabularies(p.shape.name, p.tokenizer, q.shape.name, q.tokenizer)
     except ModelError as error:
         return [Obstacle(error.what, error.next_step or "")]
-    # Models of other sizes are others; only of equal ones all weights have to be read.
-    if p.shape.parameters == q.shape.parameters:
-        digests = (
-            model_digest(outline.shape.name, revision=revision)
-            for outline, revision in ((p, revision_p), (q, revision_q))
-        )
-        if next(digests) == next(digests):
-            return [
-                Obstacle(
-                    f"'{p.shape.name}' and '{q.shape.name}' are the same model, which never "
-                    "diverges from itself.",
-                    f"Name a smaller one as q: 'divtok pair {p.shape.name}' suggests some.",
-                )
-            ]
+    if same_model(p, q, revision_p, revision_q):
+        suggested = command("pair", p.shape.name)
+        return [
+            Obstacle(
+                same_weights_text(p.shape.name, q.shape.name),
+                f"Name a smaller model as q; some are suggested by: {suggested}",
+            )
+        ]
     return []
 
 
 def _notes(p: Outline, q: Outline) -> list[str]:
     notes: list[str] = []
-    if q.shape.parameters > p.shape.parameters:
-        notes.append(f"{q.shape.name} is the larger one, and p should be: give it first.")
     templates = [getattr(outline.tokenizer, "chat_template", None) for outline in (p, q)]
     if all(templates) and templates[0] != templates[1]:
         notes.append("Their chat templates differ: q reads the prompts in p's.")

@@ -14,7 +14,7 @@ from divtok.evaluate.certified import certified
 from divtok.evaluate.near_theta import near_theta
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.scored_group import LeftOut
-from divtok.records import Counts, Evaluation
+from divtok.records import Counts, Evaluation, PairWarning
 from divtok.report.count_notes import certified_note, near_theta_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
@@ -35,11 +35,13 @@ class Seen:
     makers: Mapping[str, Sequence[Mapping[str, str]]]
     happened: Sequence[str]
     agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
+    warnings: Sequence[PairWarning] = ()
 
 
 def notes_of(seen: Seen) -> list[Note]:
     """In the order of the report's page."""
     return [
+        pair_note(seen.warnings),
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         theta_note(seen.theta, fitted=seen.theta_fitted),
@@ -73,6 +75,19 @@ def unanswered_note(evaluations: Sequence[Evaluation]) -> Note:
         about="An answer that is not found says nothing about whether it is right.",
         lines=tuple(lines),
         value=lambda evaluation: evaluation.accuracy is None,
+    )
+
+
+def pair_note(warnings: Sequence[PairWarning]) -> Note:
+    """Pairs of models whose divergences say nothing of the responses."""
+    return Note(
+        key="pair_warnings",
+        heading="Warning",
+        title="Pairs that may mean nothing",
+        about="Where two models are the same, know nothing or never differ, their divergences are "
+        "numbers without a meaning, and so is every figure that is made of them.",
+        lines=tuple(warning.text for warning in warnings),
+        value=lambda _: [asdict(warning) for warning in warnings],
     )
 
 

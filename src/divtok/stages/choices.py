@@ -8,7 +8,7 @@ from __future__ import annotations
 from divtok.config.loading import digest_of
 from divtok.config.run import UNFITTED_THETA, RunConfig
 from divtok.divergences.divergence import DIVERGENCES, Divergence, further
-from divtok.errors import ConfigError, did_you_mean
+from divtok.errors import ConfigError, command, did_you_mean
 from divtok.evidence.kind import EVIDENCE
 from divtok.grade.grader import GRADERS
 from divtok.protocols.protocol import PROTOCOLS
@@ -121,7 +121,8 @@ def _check_pairs(config: RunConfig) -> None:
             if p == q:
                 raise ConfigError(
                     f"'{p}' is named as both models of a pair, and never diverges from itself.",
-                    next_step=f"Name another one to read with it: 'divtok pair {p}' suggests some.",
+                    next_step="Name another one to read with it; some are suggested by: "
+                    f"{command('pair', p)}",
                 )
             if p not in config.servers:
                 both = (reader_tokenizer(config, ref) for ref in (p, q))

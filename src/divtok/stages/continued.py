@@ -114,6 +114,8 @@ def _say_pairs(before: RunConfig, after: RunConfig) -> None:
                 f"run: the pair that reads {generator}: {old[0]} with {old[1]} -> {p} with {q}; "
                 "confidences are made anew, and the traces of before are kept"
             )
+    if before.theta != after.theta:
+        say(f"run: theta {before.theta:g} -> {after.theta:g} bits; tokens are counted anew")
 
 
 def _subset(before: RunConfig, given: RunConfig) -> list[str]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from divtok.config.run import RunConfig
-from divtok.errors import DataError, NothingScoredError
+from divtok.errors import NothingScoredError, command
 from divtok.evaluate.agreement import Compared
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
@@ -32,9 +32,11 @@ from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
+from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.stages.verdicts import compared_verdicts
 from divtok.store.notes import kept_notes
+from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -94,6 +96,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             run.makers(),
             kept_notes(run),
             None if compared is None else compared.groups,
+            kept_pair_warnings(run),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared)
@@ -151,10 +154,7 @@ def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:
     }
     for key in responses:
         if key not in found:
-            raise DataError(
-                f"Trajectory {key} of {run.path} has no grade.",
-                next_step=f"Grade it first: divtok grade {run.path}",
-            )
+            raise not_graded(run, key)
     return found
 
 
@@ -166,10 +166,7 @@ def _groups(
 ) -> tuple[list[ScoredGroup], list[LeftOut]]:
     scores = _Scores(run)
     if scores.empty and not run.counts.keys():
-        raise NothingScoredError(
-            f"The run {run.path} has no confidences yet.",
-            next_step=f"Score it first: divtok score {run.path}",
-        )
+        raise not_scored(run, config)
     grades = graded(run, responses)
     members: dict[Group, list[Response]] = {}
     for response in responses.values():
@@ -183,8 +180,8 @@ def _groups(
         raise NothingScoredError(
             f"Not one row of the run {run.path} has both a response and a gold answer, so there is "
             "nothing to evaluate.",
-            next_step=f"divtok grade {run.path} --verdict theirs takes the verdicts of the tool "
-            "they come from."
+            next_step=f"Take the verdicts of the tool they come from: "
+            f"{command('grade', run.path, '--verdict', 'theirs')}"
             if run.verdicts.keys() and config.grade.verdicts != "theirs"
             else "Its confidences are in the table 'confidences'; import it with gold answers "
             "to evaluate them.",

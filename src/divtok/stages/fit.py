@@ -9,6 +9,7 @@ from divtok.evaluate.fit import ThetaFit, fit_theta
 from divtok.families.family import Family
 from divtok.records import Trace, Verdict
 from divtok.stages.evaluate import protocol_of
+from divtok.stages.missing import check_read, not_graded
 from divtok.stages.report import report
 from divtok.stages.run import run_stages
 from divtok.stages.stored import scored_traces
@@ -18,8 +19,11 @@ from divtok.store.run import Run
 
 def fit(run: Run, config: RunConfig) -> ThetaFit:
     """The theta with the lowest balanced ECE of dtc_lin on the run's trajectories."""
+    check_read(run, config)
     verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
     responses = stored_responses(run)
+    if not verdicts.keys() & responses.keys():
+        raise not_graded(run, next(iter(responses)))
 
     def outcomes() -> Iterator[tuple[Trace, bool | None]]:
         for response, trace in scored_traces(run, config, responses):

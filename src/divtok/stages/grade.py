@@ -12,6 +12,7 @@ from itertools import islice
 
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig
+from divtok.errors import command
 from divtok.evidence.kind import stored_trajectories
 from divtok.fill import LOCAL, Executor, Task, Work, fill, keep_new
 from divtok.grade.grader import DEFAULT_GRADER
@@ -88,7 +89,7 @@ def _say_verdicts(run: Run, config: RunConfig, golds: Golds) -> None:
     elif run.verdicts.keys() and not any(golds.values()):
         say(
             "grade: there is no gold answer, but there are verdicts of the tool the responses come "
-            f"from: divtok grade {run.path} --verdict theirs takes them"
+            f"from, which these take: {command('grade', run.path, '--verdict', 'theirs')}"
         )
 
 

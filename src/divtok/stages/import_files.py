@@ -31,12 +31,10 @@ from divtok.importers.importer import NothingToReadError
 from divtok.records import Problem, Trajectory
 from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
 from divtok.stages.import_identity import content_of, identity_of, names_of, packed_as
-from divtok.stages.stored import stored_config
+from divtok.stages.stored import DEFAULT_FAMILY, stored_config
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
 from divtok.strict_yaml import MAX_YAML_BYTES
-
-DEFAULT_FAMILY = "blackbox"
 
 _RUN_SECTION = "imported"
 _MOST_NAMED = 3  # places of rows in one line

@@ -8,6 +8,7 @@ from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit
 from divtok.report.write import write_report
 from divtok.stages.evaluate import Results, protocol_of, results_of
+from divtok.stages.report_age import note_report
 from divtok.store.run import Run
 
 
@@ -29,4 +30,5 @@ def report(
             protocol=protocol_of(config),
             title=f"Run {run.path.name}",
         )
+        note_report(run)
     return found

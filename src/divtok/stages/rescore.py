@@ -5,17 +5,20 @@ With a pair or a family that is all that is left to do for imported responses.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from divtok.config.run import RunConfig, resolve, to_yaml
-from divtok.errors import UsageError
-from divtok.families.family import get_family, pairing_family
-from divtok.stages.choices import check_addresses
+from divtok.errors import UsageError, command
+from divtok.progress import say
+from divtok.stages.choices import check_addresses, check_choices
+from divtok.stages.gather import gather
 from divtok.stages.grade import grade
+from divtok.stages.missing import unread_line
+from divtok.stages.report_age import say_if_older
 from divtok.stages.run import run_stages
 from divtok.stages.score import score
-from divtok.stages.stored import stored_config
+from divtok.stages.stored import read_by, stored_config
+from divtok.stages.trace import trace
 from divtok.store.run import Run
 
 # The parts of a config that come behind the responses.
@@ -25,20 +28,53 @@ _BEHIND_RESPONSES = (
 )
 
 
+# What `gather` goes by: who reads, what it is read for, and with which models.
+_GATHERED = (
+    *("trace", "servers", "served_names", "tokenizers", "revisions"),
+    *("bases", "projections", "evidence", "score.estimators"),
+)
+_GRADED = ("grade", "benchmark_graders")
+_SCORED = ("score",)
+
+
 def regrade(run: Run, overrides: Sequence[str] = (), *, retry_failed: bool = False) -> None:
     """trajectories -> grades, by the stored config and these overrides, which are remembered."""
-    for override in overrides:
-        if not override.startswith(("grade.", "benchmark_graders.")):
-            raise UsageError(
-                f"'{override}' changes more than the grades.",
-                next_step="Change only: grade, benchmark_graders.",
-            )
+    _only(run, overrides, _GRADED, "the grades")
     config = stored_config(run, overrides)
     check_addresses(config)
     with run.lock():
         grade(run, config, retry_failed=retry_failed)
         if overrides:
             run.write_config(to_yaml(config))
+    say_if_older(run)
+
+
+def regather(run: Run, overrides: Sequence[str] = (), *, retry_failed: bool = False) -> None:
+    """trajectories -> traces and evidence, as far as the config and these overrides need them."""
+    _only(run, overrides, _GATHERED, "what is gathered")
+    config = stored_config(run, overrides)
+    check_choices(config)
+    with run.lock():
+        trace(run, config, retry_failed=retry_failed)
+        gather(run, config, retry_failed=retry_failed)
+        run.write_config(to_yaml(config))
+
+
+def retrace(
+    run: Run,
+    overrides: Sequence[str] = (),
+    machine: Sequence[str] = (),
+    *,
+    retry_failed: bool = False,
+) -> None:
+    """trajectories -> traces; `machine` are overrides that are not remembered."""
+    _only(run, overrides, ("trace",), "the traces")
+    config = stored_config(run, [*overrides, *machine])
+    check_choices(config)
+    with run.lock():
+        trace(run, config, retry_failed=retry_failed)
+        if overrides:
+            run.write_config(to_yaml(stored_config(run, overrides)))
 
 
 def rescore(
@@ -65,18 +101,17 @@ def rescore(
             if override.startswith(("grade.verdicts=", "grade.scorer=")):
                 raise UsageError(
                     "Whose verdicts count changes the grades, not the scores.",
-                    next_step=f"Give it to 'divtok grade {run.path}', or give --pair P Q too.",
+                    next_step=f"Give it to the grades: {command('grade', run.path, override)}",
                 )
-            if not override.startswith("score."):
-                raise UsageError(
-                    f"'{override}' changes more than the scores.",
-                    next_step=f"Give it to 'divtok gather {run.path}', which makes what is "
-                    "missing.",
-                )
+        _only(run, given, _SCORED, "the scores")
         config = stored_config(run, given)
         with run.lock():
             score(run, config)
             run.write_config(to_yaml(resolve(config)))
+        left = unread_line(run, config)
+        if left is not None:
+            say(f"score: {left}")
+        say_if_older(run)
         return None
     _check_overrides(given, pair)
     generators = [g.model for g in stored_config(run).generator_presets()]
@@ -86,22 +121,29 @@ def rescore(
     return config
 
 
-def read_by(
-    pair: tuple[str, str] | None, family: str | None, overrides: list[str], *, foreign: bool
-) -> list[str]:
-    """Overrides that put the pair and the theta that belongs to it into a stored config."""
-    if pair is not None and family is not None:
-        raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
-    has_theta = any(override.startswith("score.theta=") for override in overrides)
-    known = pairing_family(*pair, foreign=foreign) if pair else get_family(family or "")
-    named = [] if family is None else [f"family={family}"]
-    # As YAML text, so that a name is never taken for a number; null leaves it to the family.
-    p, q = (json.dumps(name, ensure_ascii=False) for name in pair or (None, None))
-    reads = [*overrides, *named, f"trace.reader={p}", f"trace.auxiliary={q}"]
-    if has_theta:
-        return [*reads, "score.without_theta=false"]
-    theta = "null" if known is None else known.theta
-    return [*reads, f"score.theta={theta}", f"score.without_theta={known is None}".lower()]
+def _only(run: Run, overrides: Sequence[str], keys: Sequence[str], what: str) -> None:
+    """Refuse overrides of anything else, and name the keys that apply and who takes this one."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if not _among(key, keys):
+            raise UsageError(
+                f"'{override}' changes more than {what}.",
+                next_step=f"Change only: {', '.join(keys)}. {_taken_by(run, key, override)}",
+            )
+
+
+def _among(key: str, keys: Sequence[str]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in keys)
+
+
+def _taken_by(run: Run, key: str, override: str) -> str:
+    """The command that takes an override which another one refused."""
+    for verb, keys in (("grade", _GRADED), ("gather", _GATHERED), ("score", _SCORED)):
+        if _among(key, keys):
+            return f"This one goes to: {command(verb, run.path, override)}"
+    if stored_config(run).engine.open is None:
+        return "The responses were imported, so that this changes nothing here."
+    return f"This one is for the whole run: {command('run', '--out', run.path, override)}"
 
 
 def _check_overrides(overrides: list[str], pair: tuple[str, str] | None) -> None:

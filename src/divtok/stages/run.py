@@ -9,6 +9,7 @@ from divtok.stages.continued import check_joins
 from divtok.stages.gather import gather
 from divtok.stages.generate import generate
 from divtok.stages.grade import grade
+from divtok.stages.pair_warnings import known_before, say_warnings
 from divtok.stages.score import score
 from divtok.stages.settle import settled
 from divtok.stages.trace import check_pairs, trace
@@ -30,6 +31,8 @@ def run_stages(
     """
     config = settled(store, config)
     check_choices(config)
+    warnings = known_before(config)
+    say_warnings(warnings)
     with store.lock():
         if not sampled:
             check_joins(store, config)
@@ -39,6 +42,6 @@ def run_stages(
         grade(store, config, retry_failed=retry_failed, executor=executor)
         trace(store, config, retry_failed=retry_failed, executor=executor)
         gather(store, config, retry_failed=retry_failed, executor=executor)
-        score(store, config)
+        score(store, config, said=warnings)
         store.write_config(to_yaml(resolve(config)))
     return config

@@ -7,26 +7,30 @@ the tables nor the config have changed since the last time, nothing is read and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, resolve, to_yaml
-from divtok.errors import NothingScoredError
+from divtok.errors import command
 from divtok.evaluate.near_theta import band_bits
 from divtok.evidence.kind import EVIDENCE, Gathering
 from divtok.progress import say
-from divtok.records import Confidence, Counts, Reason, Scalar, Trace
+from divtok.records import Confidence, Counts, PairWarning, Reason, Scalar, Trace
 from divtok.score.facts import count_trace
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
+from divtok.stages.missing import check_read, first_failure, nothing_scored
+from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
 from divtok.stages.stored import scored_traces, trace_dtypes
+from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, stored_responses
 from divtok.store.run import Run
 from divtok.store.space import ROW_BYTES, require_space
+from divtok.trace.pair_warnings import Tally
 
 SECTION = "score"
 # Confidences of so many responses make a shard.
@@ -43,26 +47,33 @@ class _Found:
     confidences: int = 0
     scored: set[str] = field(default_factory=set[str])  # estimators with a value
     reasons: dict[str, Reason] = field(default_factory=dict[str, Reason])  # the first of each
+    tallies: dict[Pair, Tally] = field(default_factory=dict[Pair, Tally])
 
 
-def score(run: Run, config: RunConfig) -> None:
-    """traces and evidence -> confidences and counts"""
+def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) -> None:
+    """traces and evidence -> confidences and counts
+
+    `said` are warnings about the run's pairs that were said before.
+    """
     chosen = chosen_estimators(config)
     made_of = _identity(run, config, chosen)
     if (run.manifest() or {}).get(SECTION) == made_of | _made(run):
         say("score: nothing has changed since the run was scored")
+        say_warnings([w for w in kept_pair_warnings(run) if w not in said])
         return
-    responses, found = stored_responses(run), _Found()
+    responses, found = stored_responses(run), _Found(tallies=tallies_of(config))
     require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
     run.note_maker(run.confidences.layout.name, libraries())
     run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
     run.counts.replace(found.counts)
+    warnings = keep_warnings(run, config, found.tallies)
     run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})
-    _say_what_is_odd(run, config, chosen, responses, found)
+    _say_what_is_odd(run, config, chosen, found)
     say(
         f"score: {len(chosen)} estimators, {found.confidences} confidences at theta "
         f"{config.theta:g}"
     )
+    say_warnings([w for w in warnings if w not in said])
 
 
 def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[str, Any]:
@@ -116,6 +127,7 @@ def _confidences(
     for response, trace in scored_traces(run, config, responses):
         left.discard(response.key)
         if trace.status == "ok":
+            found.tallies[trace.p, trace.q].add(trace)
             band = band_bits(trace.p, trace.q, dtypes)
             found.counts.append(count_trace(trace, theta=config.theta, band_bits=band))
         add(response, trace)
@@ -131,10 +143,9 @@ def _confidences(
     yield _noted(part, found)
     if not found.scored and (chosen or not found.counts):
         # Raised here, so that the table of before stays as it is.
-        raise NothingScoredError(
-            f"Not one trajectory of {run.path} could be scored.",
-            next_step="Look at the column 'reason' of its traces and of what was gathered.",
-        )
+        check_read(run, config)
+        why = first_failure(run) or next(iter(found.reasons.values()), None)
+        raise nothing_scored(run, config, why)
 
 
 def _confidence(
@@ -204,16 +215,12 @@ def _bound(
 
 
 def _say_what_is_odd(
-    run: Run,
-    config: RunConfig,
-    chosen: Sequence[Estimator],
-    responses: Mapping[str, Response],
-    found: _Found,
+    run: Run, config: RunConfig, chosen: Sequence[Estimator], found: _Found
 ) -> None:
     empty = [spec.name for spec in chosen if spec.name not in found.scored]
     if empty:
         why = found.reasons[empty[0]]
-        hint = f"; make what is missing with: divtok gather {run.path}"
+        hint = f"; make what is missing with: {command('gather', run.path)}"
         say(
             f"score: no value at all for {', '.join(empty)} ({why})"
             + (hint if why.kind == NOT_GATHERED else "")
@@ -231,12 +238,3 @@ def _say_what_is_odd(
         )
     for why, names in left_out_estimators(config).items():
         say(f"score: {', '.join(names)} left out: {why}")
-    traced = run.traces.keys()
-    pairs = config.scored_pairs()
-    scored = [r for r in responses.values() if r.generator in pairs]
-    untraced = sum((r.key, *pairs[r.generator]) not in traced and not r.failed for r in scored)
-    if untraced:
-        say(
-            f"score: {untraced} of {len(scored)} responses were not read by the pair yet: "
-            "score --pair or --family reads them"
-        )

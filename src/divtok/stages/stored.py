@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,11 +10,15 @@ from typing import TypeVar
 
 from divtok.config.run import RunConfig, read_config
 from divtok.errors import DataError, StoreError, UsageError
+from divtok.families.family import get_family, pairing_family
 from divtok.records import Trace
 from divtok.store.responses import Response
 from divtok.store.run import CONFIG_FILE, Run, is_run, run_path
 
 T = TypeVar("T")
+
+# Whose pair reads responses that were imported, where nobody says.
+DEFAULT_FAMILY = "blackbox"
 
 
 def open_run(run: str) -> Run:
@@ -38,6 +43,24 @@ def stored_config(run: Run, overrides: Sequence[str] = ()) -> RunConfig:
             next_step="Make it with 'divtok run' or 'divtok import'.",
         )
     return read_config(text, overrides, source=str(run.path / CONFIG_FILE))
+
+
+def read_by(
+    pair: tuple[str, str] | None, family: str | None, overrides: Sequence[str], *, foreign: bool
+) -> list[str]:
+    """Overrides that put the pair and the theta that belongs to it into a stored config."""
+    if pair is not None and family is not None:
+        raise UsageError("Both --pair and --family were given.", next_step="Give one of them.")
+    has_theta = any(override.startswith("score.theta=") for override in overrides)
+    known = pairing_family(*pair, foreign=foreign) if pair else get_family(family or "")
+    named = [] if family is None else [f"family={family}"]
+    # As YAML text, so that a name is never taken for a number; null leaves it to the family.
+    p, q = (json.dumps(name, ensure_ascii=False) for name in pair or (None, None))
+    reads = [*overrides, *named, f"trace.reader={p}", f"trace.auxiliary={q}"]
+    if has_theta:
+        return [*reads, "score.without_theta=false"]
+    theta = "null" if known is None else known.theta
+    return [*reads, f"score.theta={theta}", f"score.without_theta={known is None}".lower()]
 
 
 def scored_traces(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from divtok.divergences.divergence import DIVERGENCES
-from divtok.errors import DataError, NothingScoredError, StoreError, UsageError
+from divtok.errors import DataError, NothingScoredError, StoreError, UsageError, command
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.scored_group import known_verdicts
 from divtok.evaluate.sweep.counts import (
@@ -27,6 +27,7 @@ from divtok.evaluate.sweep.counts import (
 )
 from divtok.evaluate.sweep.surfaces import Surface
 from divtok.records import PER_TOKEN_FIELDS, FloatArray, Verdict
+from divtok.stages.missing import not_graded
 from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
 from divtok.store.columns import ArrowColumn, ArrowTable
@@ -142,10 +143,7 @@ def _outcomes(run: Run) -> dict[str, _Outcome]:
 
 def _outcome(run: Run, response: Response, place: int, verdicts: Mapping[str, str]) -> _Outcome:
     if response.key not in verdicts:
-        raise DataError(
-            f"Trajectory {response.key} of {run.path} has no grade.",
-            next_step=f"Grade it first: divtok grade {run.path}",
-        )
+        raise not_graded(run, response.key)
     correct = verdicts[response.key] == Verdict.CORRECT
     decided = correct or verdicts[response.key] == Verdict.INCORRECT
     return _Outcome(
@@ -210,7 +208,8 @@ def _count_shard(
         if column.null_count:
             raise StoreError(
                 f"Not every trace of {run.path} has the divergence '{name}'.",
-                next_step=f"Trace with it: divtok trace {run.path} trace.divergences=[{name}]",
+                next_step=f"Trace with it: "
+                f"{command('trace', run.path, f'trace.divergences=[{name}]')}",
             )
         values, same = _flat(column)
         if not np.array_equal(length, same):
@@ -262,7 +261,7 @@ def _check_found(run: Run, found: Collection[Pair], asked: Collection[Pair] | No
     if not found:
         raise NothingScoredError(
             f"The run {run.path} has no traces yet.",
-            next_step=f"Trace it first: divtok trace {run.path}",
+            next_step=f"Trace it first: {command('trace', run.path)}",
         )
 
 

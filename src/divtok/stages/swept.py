@@ -20,6 +20,7 @@ from divtok.evaluate.sweep.surfaces import (
     sweep_prod,
 )
 from divtok.stages.evaluate import protocol_of
+from divtok.stages.missing import check_read
 from divtok.stages.sweep import counted, write_sweep
 from divtok.store.run import Run
 
@@ -76,6 +77,7 @@ def sweep(
     k: Sequence[int] | None = None,
 ) -> tuple[list[SweptRow], Path]:
     """What is left out is jsd, and the run's own n and k. The path is that of the whole grid."""
+    check_read(run, config)
     names = list(dict.fromkeys(divergence or ["jsd"]))
     linear = config.bound("dtc_lin")
     swept = list(

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divtok.errors import StoreError
+from divtok.errors import StoreError, command
 from divtok.store import atomic
 
 LEDGER_FILE = "shards.txt"
@@ -120,5 +120,5 @@ def _damaged(path: Path, why: str) -> StoreError:
     run = path.parent.parent
     return StoreError(
         f"{path} is damaged: {why}.",
-        next_step=f"Put a good copy back, or look at the folder with 'divtok verify {run}'.",
+        next_step=f"Put a good copy back, or look at the folder with: {command('verify', run)}",
     )

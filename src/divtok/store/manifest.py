@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from divtok.errors import StoreError
+from divtok.errors import StoreError, command
 
 # Beside the sections, which have names of stages; no stage has this one.
 _OWN = "divtok"
@@ -78,7 +78,7 @@ def damaged(path: Path, why: str) -> StoreError:
     return StoreError(
         f"{path} is damaged: {why}.",
         next_step="Put a good copy back, or use another run name; if it was changed on purpose: "
-        f"divtok verify {path.parent} --accept",
+        f"{command('verify', path.parent, '--accept')}",
     )
 
 

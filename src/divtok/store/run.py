@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from divtok.errors import StoreError, UsageError, did_you_mean
+from divtok.errors import StoreError, UsageError, command, did_you_mean
 from divtok.records import (
     Call,
     Confidence,
@@ -171,7 +171,7 @@ class Run:
                 f"{self.path / CONFIG_FILE} is not as it was written: it was changed, cut off or "
                 "damaged, or is another run's.",
                 next_step="Put it back; if it was changed on purpose: "
-                f"divtok verify {self.path} --accept",
+                f"{command('verify', self.path, '--accept')}",
             )
         return body
 

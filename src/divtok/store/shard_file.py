@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from divtok.errors import StoreError
+from divtok.errors import StoreError, command
 from divtok.store import atomic
 from divtok.store.columns import ArrowSchema, ArrowTable
 from divtok.store.shards import Shard
@@ -91,8 +91,9 @@ def row_count(folder: Path, shard: Shard) -> int:
 def damaged(path: Path, why: str) -> StoreError:
     return StoreError(
         f"{path} is damaged: {why}.",
-        next_step="Put a good copy back. Or delete that file, then run 'divtok verify "
-        f"{path.parent.parent} --accept' and the same command again: its rows are redone.",
+        next_step="Put a good copy back. Or delete that file, and then: "
+        f"{command('verify', path.parent.parent, '--accept')}, and the same command again: its "
+        "rows are redone.",
     )
 
 

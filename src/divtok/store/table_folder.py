@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from divtok.errors import StoreError
+from divtok.errors import StoreError, command
 from divtok.store import atomic, shard_file, shards
 from divtok.store.ledger import LEDGER_FILE, Ledger, Listed
 from divtok.store.shard_file import Content
@@ -140,7 +140,7 @@ class TableFolder:
         return shards.current(shards.in_order(s for n in stored if (s := shards.shard_of(n))))
 
     def _problem(self, run: str, listed: Listed | None, files: list[Shard]) -> StoreError | None:
-        look = f"or look at it with: divtok verify {self.path.parent}"
+        look = f"or look at it with: {command('verify', self.path.parent)}"
         if listed is None:
             return StoreError(
                 f"{self.path} has shards, but no {LEDGER_FILE}, which lists them.",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divtok.errors import DivtokError, StoreError
+from divtok.errors import DivtokError, StoreError, command
 from divtok.store import atomic, shard_file, shards
 from divtok.store.run import CONFIG_FILE, MANIFEST_FILE, Run
 from divtok.store.table_folder import TableFolder
@@ -110,7 +110,7 @@ def _stray(run: Run, path: Path) -> Finding:
         path,
         f"{path} was not stored by this run.",
         "Move it somewhere else; if its rows belong to the run after all: "
-        f"divtok verify {run.path} --accept",
+        f"{command('verify', run.path, '--accept')}",
     )
 
 
@@ -118,8 +118,8 @@ def _lost(run: Run, path: Path) -> Finding:
     return Finding(
         path,
         f"{path} was stored by this run and is gone.",
-        f"Put it back; if it is lost: divtok verify {run.path} --accept, and then the command "
-        "that made it, which makes its rows again.",
+        f"Put it back; if it is lost: {command('verify', run.path, '--accept')}, and then the "
+        "command that made it, which makes its rows again.",
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from divtok.divergences.divergence import Divergence
-from divtok.errors import ModelError
+from divtok.errors import ModelError, command
 from divtok.models.load import PairOptions, Tokenizer
 from divtok.packed.packs import Ids, build_pack
 from divtok.protocols.boxed import AnswerSpan
@@ -246,8 +246,8 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
             f"'{p}' and '{q}' do not share their vocabulary: {different.count} of "
             f"{different.shared} ids stand for different tokens; the first is id {different.id}, "
             f"{_named(different.in_p)} in p and {_named(different.in_q)} in q.",
-            next_step="Use two models with one tokenizer, mostly of one series: 'divtok pair "
-            f"{p}' names some.",
+            next_step="Use two models with one tokenizer, mostly of one series; some are named by: "
+            f"{command('pair', p)}",
         )
 
 
