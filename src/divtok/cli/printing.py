@@ -59,13 +59,13 @@ def print_results(found: Results, config: RunConfig) -> None:
     show(rich_tables([*tables, overview], width=width()))
     for note in found.notes:
         for line in note.in_short:
-            put(_filled(f"{note.heading}: {visible(line)}"))
+            put_filled(f"{note.heading}: {visible(line)}")
 
 
-def _filled(text: str) -> str:
-    """In lines of the terminal's width; a number and its % stay together."""
+def put_filled(text: str) -> None:
+    """Print in lines of the terminal's width; a number and its % stay together."""
     lines = textwrap.fill(text.replace(" %", "\0%"), min(TEXT_WIDTH, width()))
-    return lines.replace("\0", " ")
+    put(lines.replace("\0", " "))
 
 
 def report_results(store: Run, config: RunConfig) -> Results:

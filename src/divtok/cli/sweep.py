@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from divtok.cli.options import JsonOption, RunArgument, open_with_config
-from divtok.cli.printing import print_json
+from divtok.cli.printing import print_json, put_filled
 from divtok.progress import say
-from divtok.screen import put, show, visible
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from divtok.report.tables import ReportColumn, ReportRow, ReportTable
+from divtok.screen import show, visible, width
 
 OPTIMISTIC = (
     "A theta chosen on the responses it is judged by looks better than it is: "
@@ -55,47 +53,46 @@ def sweep(
         say(OPTIMISTIC)
     else:
         _print_rows(rows)
-        put(OPTIMISTIC)
+        put_filled(OPTIMISTIC)
     say(f"the whole grid: {path}")
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
     """A table for each generator, pair and divergence."""
+    from divtok.report.terminal import rich_table
+
     tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         owner = tuple(row[name] for name in ("generator", "p", "q", "divergence"))
         tables.setdefault(owner, []).append(row)
     for (generator, p, q, divergence), members in tables.items():
-        put(visible(f"{generator} read by {p} / {q}: {divergence}"))
-        show(_table(members))
+        table = _table(f"{generator} read by {p} / {q}: {divergence}", members)
+        show(rich_table(table, width=width()))
         for row in members:
             if row["reason"] is not None:
-                put(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
-        put()
+                put_filled(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
     if any(row["best"] is not None and row["best"]["at_edge"] for row in rows):
-        put("*: at the edge of the grid; the best theta may lie beyond it.")
+        put_filled("*: at the edge of the grid; the best theta may lie beyond it.")
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def _table(title: str, rows: Sequence[dict[str, Any]]) -> ReportTable:
     """In percent; the run's own theta has columns where any row has figures for it."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     own = next((row["at_run_theta"] for row in rows if row["at_run_theta"] is not None), None)
-    headings = ["best theta", "ECE %", "AUROC %"]
+    where = [("best", "")]
     if own is not None:
-        headings += [f"ECE %\nat {own['theta']:g}", f"AUROC %\nat {own['theta']:g}"]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("Benchmark", overflow="fold")
-    table.add_column("Estimator", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right")
+        where.append(("at_run_theta", f" at {own['theta']:g}"))
+    columns = [ReportColumn("estimator", "Estimator"), ReportColumn("theta", "Best theta")]
+    columns += [
+        ReportColumn(f"{at}_{name}", f"{label} %{text}", "percent")
+        for at, text in where
+        for name, label in (("ece", "ECE"), ("auroc", "AUROC"))
+    ]
+    shown: list[ReportRow] = []
     for row in rows:
-        figures = [row["best"], row["at_run_theta"]] if own is not None else [row["best"]]
-        cells = [_cell(found, name) for found in figures for name in ("ece", "auroc")]
-        table.add_row(Text(_benchmark(row)), _estimator(row), _theta(row["best"]), *cells)
-    return table
+        figures = [_figure(row[at], name) for at, _ in where for name in ("ece", "auroc")]
+        cells = (_estimator(row), _theta(row["best"]), *figures)
+        shown.append(ReportRow(cells, section=_benchmark(row)))
+    return ReportTable(title, tuple(columns), tuple(shown), "")
 
 
 def _benchmark(row: dict[str, Any]) -> str:
@@ -113,5 +110,5 @@ def _theta(best: dict[str, Any] | None) -> str:
     return f"{best['theta']:{'.2f' if on_grid else 'g'}}" + ("*" if best["at_edge"] else " ")
 
 
-def _cell(figures: dict[str, float] | None, name: str) -> str:
-    return "—" if figures is None else f"{100 * figures[name]:.1f}"
+def _figure(figures: dict[str, float] | None, name: str) -> float | None:
+    return None if figures is None else figures[name]

@@ -133,11 +133,10 @@ def metric_table(
         rows.append(mean)
         if partial:
             caption += " Mean over fewer rows: " + ", ".join(partial) + "."
-        if few_rows:
-            caption += f" Of the mean's {len(rows) - 1} rows {few_rows} rest on few responses."
     shared = (
         *how(words, protocol, few_rows > 0),
         *(["Estimators trained with labels are not ranked."] if unranked & shown else []),
+        *([f"{few_rows} rows of {len(groups)} rest on few responses."] if few_rows else []),
         *how_counted(evaluations),
         *_undefined(evaluations, metric),
     )

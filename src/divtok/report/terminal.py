@@ -132,7 +132,8 @@ def rich_table(table: ReportTable, *, width: int = 80) -> Group:
         cuts = _cuts(table, width, names)
     parts = [_part(table, columns, number, names) for number, columns in enumerate(cuts)]
     # Not as the table's own caption: a narrow table would fold it into a column of words.
-    return Group(*parts, Text(visible(table.caption), style="dim"))
+    caption = [Text(visible(table.caption), style="dim")] if table.caption else []
+    return Group(*parts, *caption)
 
 
 def _without_intervals(table: ReportTable) -> ReportTable:
