@@ -11,8 +11,9 @@ from interval_samples import BINS, Design, coverage, designs
 from scipy.stats import norm
 from scorecard import FULL, measure, tries
 
-from divtok.evaluate.ece_interval import ece_estimate
+from divtok.evaluate.ece_interval import ece_estimate, mean_ece_estimate
 from divtok.evaluate.equal_length import within_length
+from divtok.evaluate.mean_interval import mean_interval
 from divtok.evaluate.metrics import auroc
 from divtok.evaluate.resampling import auroc_interval
 from divtok.evaluate.share_interval import share_interval
@@ -30,14 +31,16 @@ def some(populations: Sequence[Design]) -> Sequence[Design]:
     return populations if FULL else populations[::12]
 
 
-def show(figures: dict[str, int | float | str], found: Sequence[float], runs: int) -> None:
+def show(
+    figures: dict[str, int | float | str], found: Sequence[float], runs: int, *, most: float = 97
+) -> None:
     figures["designs"] = len(found)
     figures["runs of each"] = runs
     figures["of them 93 to 97 %"] = sum(93 <= share <= 97 for share in found)
     figures["lowest"] = f"{min(found):.1f} %"
     figures["median"] = f"{statistics.median(found):.1f} %"
     figures["highest"] = f"{max(found):.1f} %"
-    assert 93 - SLACK <= statistics.median(found) <= 97 + SLACK
+    assert 93 - SLACK <= statistics.median(found) <= most + SLACK
     assert min(found) >= 93 - WORST
 
 
@@ -89,6 +92,63 @@ def test_auroc_intervals_cover(problems: int, samples: int):
             truth = true_auroc(design)
             found.append(coverage(lambda seed, n=number, t=truth: holds(n, t, seed), runs))
         show(figures, found, runs)
+
+
+@pytest.mark.parametrize(("problems", "samples"), SIZES)
+def test_brier_intervals_cover(problems: int, samples: int):
+    runs = tries(short=25, full=600)
+
+    def true_brier(design: Design) -> float:
+        confidence, _, _ = design.draw(200_000, 1, np.random.default_rng(0))
+        accuracy = design.accuracy(confidence)
+        return float(np.mean((confidence - accuracy) ** 2 + accuracy * (1 - accuracy)))
+
+    def holds(number: int, truth: float, seed: int) -> bool:
+        rng = np.random.default_rng([seed, problems, samples, number])
+        confidence, correct, problem = populations[number].draw(problems, samples, rng)
+        found = mean_interval((confidence - correct) ** 2, problem)
+        return found is not None and found.low <= truth <= found.high
+
+    what = f"Coverage of the Brier score's interval, {problems} problems x {samples}"
+    with measure(f"coverage-brier-{problems:03}x{samples}", what, PASSES) as figures:
+        populations = some(POPULATIONS)
+        found = []
+        for number, design in enumerate(populations):
+            truth = true_brier(design)
+            found.append(coverage(lambda seed, n=number, t=truth: holds(n, t, seed), runs))
+        show(figures, found, runs)
+
+
+@pytest.mark.parametrize(("benchmarks", "generators", "problems"), [(4, 1, 20), (4, 2, 100)])
+def test_intervals_of_a_mean_ece_cover(benchmarks: int, generators: int, problems: int):
+    """Over several benchmarks, each with its own truth, and generators that share its problems."""
+    runs, samples = tries(short=25, full=300), 4
+
+    def holds(designs_of: Sequence[Design], number: int, seed: int) -> bool | None:
+        rng = np.random.default_rng([seed, benchmarks, generators, problems, number])
+        rows = [
+            [design.draw(problems, samples, rng) for _ in range(generators)]
+            for design in designs_of
+        ]
+        found = mean_ece_estimate(rows, bins=BINS, resamples=300, seed=seed).interval
+        truth = statistics.fmean(design.true_ece for design in designs_of)
+        return None if found is None else found.low <= truth <= found.high
+
+    what = (
+        f"Coverage of the interval of a mean ECE, {benchmarks} benchmarks x {generators} "
+        f"generators x {problems} problems x {samples}"
+    )
+    name = f"coverage-mean-ece-{benchmarks}x{generators}x{problems:03}"
+    with measure(name, what, "93 to 97 %, or more") as figures:
+        draw = np.random.default_rng(7)
+        found: list[float] = []
+        for number in range(24 if FULL else 3):
+            chosen = [POPULATIONS[i] for i in draw.choice(len(POPULATIONS), benchmarks)]
+            held = [holds(chosen, number, seed) for seed in range(runs)]
+            there = [one for one in held if one is not None]
+            if len(there) > runs / 2:
+                found.append(100 * sum(there) / len(there))
+        show(figures, found, runs, most=100)
 
 
 @pytest.mark.parametrize(("problems", "samples"), SIZES)
