@@ -78,7 +78,7 @@ def paper(
         "index" if name == ALL else name,
         exhibits,
         material.opened(),
-        title="Divergent Token Confidence: the paper's tables and figures"
+        title="Probability is Not Enough: the paper's tables and figures"
         if name == ALL
         else chosen[0].heading(family),
         family=family,

@@ -93,7 +93,7 @@ def _template() -> Any:
 def _intro(family: str | None, exhibits: int) -> list[str]:
     what = "A table or figure" if exhibits == 1 else f"{exhibits} tables and figures"
     lines = [
-        f"{what} of the paper Divergent Token Confidence, made by divtok "
+        f"{what} of the paper Probability is Not Enough (arXiv:2609.38070), made by divtok "
         f"{version('divtok')} from stored traces. ECE and AUROC follow the paper's protocol "
         "(class-balanced draws); they describe balanced responses, not the generator's own mix of "
         "right and wrong ones."
