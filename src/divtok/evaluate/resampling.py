@@ -106,6 +106,13 @@ def percentile_interval(values: Floats, problems: int) -> Interval:
     return Interval(low=float(low), high=float(high))
 
 
+def t_interval(point: float, values: Floats, problems: int, *, strata: int = 1) -> Interval:
+    """t times the standard error around a figure; `values` are resampled within so many strata."""
+    freedom = max(problems - strata, 1)
+    half = _t(freedom) * float(values.std()) * sqrt(problems / freedom)
+    return Interval(low=point - half, high=point + half)
+
+
 def _t(freedom: int) -> float:
     """The 97.5 % quantile of Student's t: Fisher's expansion, exact to 0.001 from 10 on."""
     return _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
