@@ -220,7 +220,7 @@ def test_the_manifest_is_written_first_and_compared_afterwards(tmp_path: Path) -
             check_or_write_manifest(run, changed)
     assert caught.value.what.endswith(
         "(stored -> given): m: (absent) -> null; "
-        'models.base: (absent) -> x; models.generator: abc -> abd; '
+        "models.base: (absent) -> x; models.generator: abc -> abd; "
         "n: 1 -> (absent); sizes.1: 2 -> 3."
     )
     assert "another run name" in str(caught.value.next_step)
@@ -248,7 +248,7 @@ def test_a_later_stage_adds_its_section_and_leaves_the_others(tmp_path: Path) ->
         run.grades.append([grade("a")])
         check_or_write_manifest(run, {"pair": "x"}, section="trace")
         check_or_write_manifest(run, {"seed": 1}, section="generate")
-        with pytest.raises(StoreError, match=r'given\): trace\.pair: x -> y\.'):
+        with pytest.raises(StoreError, match=r"given\): trace\.pair: x -> y\."):
             check_or_write_manifest(run, {"pair": "y"}, section="trace")
     assert run.manifest() == {"generate": {"seed": 1}, "trace": {"pair": "x"}}
 

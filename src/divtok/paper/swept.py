@@ -121,7 +121,7 @@ def _relative(thetas: Floats) -> Floats:
 
 
 def _best_thetas(rows: Counted, divergence: str, resamples: Resamples, bins: int) -> Floats:
-    """[R] the theta with the lowest balanced ECE of dtc_lin in each resample, NaN with one class."""
+    """[R] the theta of the lowest balanced ECE in each resample, NaN where a class is lacking."""
     thetas, counts = rows.grid(divergence)
     levels = N + 1
     problem = resamples.places(rows.benchmark, rows.problem_id)
