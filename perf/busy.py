@@ -33,7 +33,6 @@ NAME = "busy"
 PATH = RESULTS / f"{NAME}.json"
 LOADS = (0, 1, 2, 4)
 QUIET = 0.1  # of a core
-ATTEMPTS = 5  # to find the machine quiet, for every repeat
 # What is set before torch is loaded. Where nobody says anything, a waiting thread of GNU's OpenMP
 # looks 300,000 times before it sleeps.
 WAYS: Mapping[str, Mapping[str, str]] = {
@@ -138,8 +137,7 @@ def answer(folder: Path, kind: str) -> None:
         print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush=True)
 
 
-def measure(folder: Path, repeats: int, loads: Sequence[int]) -> list[Row]:
-    found: list[Row] = []
+def measure(folder: Path, repeats: int, attempts: int, loads: Sequence[int]) -> Generator[Row]:
     for kind in KINDS:
         with contextlib.ExitStack() as stack:
             workers = {
@@ -150,11 +148,9 @@ def measure(folder: Path, repeats: int, loads: Sequence[int]) -> list[Row]:
                 with _busy(load) as beside:
                     for _ in range(repeats):
                         for way, worker in workers.items():
-                            taken[way].append(_read(worker, beside))
+                            taken[way].append(_read(worker, beside, attempts))
                 for way, those in taken.items():
-                    found.append(Row(kind, way, load, tuple(those)))
-                    print(found[-1], file=sys.stderr, flush=True)
-    return found
+                    yield Row(kind, way, load, tuple(those))
 
 
 @contextlib.contextmanager
@@ -189,12 +185,14 @@ def _busy(number: int) -> Generator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def _read(worker: subprocess.Popen[str], beside: Sequence[subprocess.Popen[bytes]]) -> Repeat:
+def _read(
+    worker: subprocess.Popen[str], beside: Sequence[subprocess.Popen[bytes]], attempts: int
+) -> Repeat:
     """One reading on an otherwise quiet machine; the quietest of many where it is never quiet."""
     assert worker.stdin is not None
     assert worker.stdout is not None
     found: list[Repeat] = []
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         used = _used() - sum(map(_used, (p.pid for p in beside)))
         begin = time.perf_counter()
         worker.stdin.write("\n")
@@ -229,24 +227,39 @@ def block(path: Path = PATH) -> str:
         Row(r["kind"], r["way"], r["load"], tuple(Repeat(**one) for one in r["repeats"]))
         for r in stored["rows"]
     ]
-    loads = list(dict.fromkeys(row.load for row in rows))
     parts = [made(stored["command"], stored["date"], stored["machine"])]
-    header = ["busy processes beside it", *(str(load) for load in loads)]
     for kind in dict.fromkeys(row.kind for row in rows):
         of_way: dict[str, list[str]] = {}
-        for row in (row for row in rows if row.kind == kind):
-            cell = f"{row.best:.2f} ({row.median:.2f})"
+        those = [row for row in rows if row.kind == kind]
+        for row in those:
+            others = statistics.mean(repeat.others for repeat in row.repeats)
+            cell = f"{row.best:.2f} ({row.median:.2f}, {len(row.repeats)}; {others:.1f})"
             of_way.setdefault(row.way, []).append(cell)
-        text = f"{ABOUT[kind]}; seconds, best (median of {len(rows[0].repeats)}):"
+        loads = dict.fromkeys(str(row.load) for row in those)
+        text = f"{ABOUT[kind]}; seconds, best (median, repeats; cores that still others had meanwhile):"
+        header = ["busy processes beside it", *loads]
         parts += [text, table(header, [[way, *cells] for way, cells in of_way.items()])]
-    others = max(repeat.others for row in rows for repeat in row.repeats)
-    parts.append(f"Other processes had {others:.2f} cores at most.")
     return "\n\n".join(parts)
+
+
+def _store(path: Path, rows: Sequence[Row]) -> None:
+    import torch
+
+    from perf.machine import describe
+
+    stored = {
+        "command": f"python -m perf.{NAME}",
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": describe(torch.device("cpu")),
+        "rows": [asdict(row) for row in rows],
+    }
+    path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m perf.{NAME}", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--attempts", type=int, default=5, help="to find the machine quiet")
     parser.add_argument("--load", type=int, action="append", help=f"default {LOADS}")
     parser.add_argument("--folder", type=Path, help="with responses and models made already")
     parser.add_argument("--out", type=Path, default=PATH)
@@ -259,18 +272,11 @@ def main(arguments: list[str] | None = None) -> int:
         folder = given.folder or Path(place)
         if not (folder / "q").exists():
             make(folder)
-        rows = measure(folder, given.repeats, given.load or LOADS)
-    import torch
-
-    from perf.machine import describe
-
-    stored = {
-        "command": f"python -m perf.{NAME}",
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": describe(torch.device("cpu")),
-        "rows": [asdict(row) for row in rows],
-    }
-    given.out.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        rows: list[Row] = []
+        for row in measure(folder, given.repeats, given.attempts, given.load or LOADS):
+            print(row, file=sys.stderr, flush=True)
+            rows.append(row)
+            _store(given.out, rows)
     print(block(given.out))
     return 0
 
