@@ -236,7 +236,7 @@ def block(path: Path = PATH) -> str:
             cell = f"{row.best:.2f} ({row.median:.2f}, {len(row.repeats)}; {others:.1f})"
             of_way.setdefault(row.way, []).append(cell)
         loads = dict.fromkeys(str(row.load) for row in those)
-        text = f"{ABOUT[kind]}; seconds, best (median, repeats; cores that still others had meanwhile):"
+        text = f"{ABOUT[kind]}; seconds, best (median, repeats; cores that others had meanwhile):"
         header = ["busy processes beside it", *loads]
         parts += [text, table(header, [[way, *cells] for way, cells in of_way.items()])]
     return "\n\n".join(parts)
