@@ -74,7 +74,7 @@ def _ours_failed(section: Section) -> bool:
 
 
 def _render(results: Path) -> int:
-    from perf import figures, page
+    from perf import busy, figures, page
     from perf.gpu import page as gpu_page
     from perf.gpu.findings import PATH, read_report
 
@@ -85,6 +85,7 @@ def _render(results: Path) -> int:
     text = page.PAGE.read_text(encoding="utf-8")
     text = page.fill(text, sections, SECTIONS)
     text = page.replace_block(text, gpu_page.NAME, gpu_page.block(read_report(results / PATH.name)))
+    text = page.replace_block(text, busy.NAME, busy.block(results / busy.PATH.name))
     page.PAGE.write_text(text, encoding="utf-8")
     text = agreement.PAGE.read_text(encoding="utf-8")
     text = agreement.fill(text, agreement.read_agreement(results))

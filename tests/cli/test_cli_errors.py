@@ -116,8 +116,8 @@ def test_a_changed_seed_is_named(
     divtok: Command, finished: FinishedRun, without_models: None
 ) -> None:
     said = divtok("run", *SMALL, "--seed", "1", "--out", finished.folder)
-    assert "generate.seed: 0 -> 1" in said.error_line
-    assert "Use another run name" in said.error_line
+    assert "cannot go on with seed: 0 -> 1" in said.error_line
+    assert "make another run of it: --name NAME or --out FOLDER" in said.error_line
     assert said.code == 1
 
 

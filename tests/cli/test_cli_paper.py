@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,15 +121,26 @@ def test_json_is_alone_on_standard_output(made: tuple[Path, Outcome], divtok: Co
     assert [len(line["x"]) for line in ece["lines"]] == [99] * len(ece["lines"])
 
 
-def test_another_limit_is_not_mixed_with_what_is_there(
-    made: tuple[Path, Outcome], divtok: Command
+def test_a_trial_grows_into_the_whole(
+    made: tuple[Path, Outcome], tmp_path: Path, divtok: Command
 ) -> None:
+    folder = shutil.copytree(made[0], tmp_path / "paper")
+    more = ("limit=3", *SMALL[1:])
+    said = divtok("paper", RECIPE, "--family", "tiny", *more, "--out", folder)
+    assert said.code == EXIT_OK, said.err
+    store = Run.open(folder / RUN)
+    assert len(store.trajectories.read()) == 2 * 3 * 3
+    assert is_finished(store, runs_of(chosen_recipes(RECIPE), TINY, more)[0])
+    assert "goes on as it was made" not in said.err
+
+
+def test_a_smaller_limit_is_refused(made: tuple[Path, Outcome], divtok: Command) -> None:
     folder, _ = made
     before = contents(folder / RUN)
     other = ("limit=1", *SMALL[1:])
     said = divtok("paper", RECIPE, "--family", "tiny", *other, "--out", folder)
     assert said.code == EXIT_ERROR
-    assert "made with another configuration" in said.err
+    assert "cannot go on with limit: 2 -> 1" in said.err
     assert contents(folder / RUN) == before
 
 

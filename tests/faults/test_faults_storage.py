@@ -503,14 +503,15 @@ def test_fault_29_a_resume_with_another_config_model_or_data_is_refused(
         assert left_by(folder)[0] == before[0]
         return said.read_text().splitlines()[-1]
 
-    assert "generate.seed: 0 -> 1" in refused("seed=1")
-    line = refused("sampling.temperature=0.5")
-    assert "generate.sampling.divtok/tiny-0.5m.temperature" in line
+    assert "cannot go on with seed: 0 -> 1" in refused("seed=1")
+    assert "with sampling.temperature: 1 -> 0.5" in refused("sampling.temperature=0.5")
     problems = tmp_path / "problems.jsonl"
     problems.write_text('{"id": "x", "problem": "1 + 1?", "answer": "2"}\n', encoding="utf-8")
-    assert "problems.benchmarks.arith-easy" in refused(f"benchmark_files.arith-easy={problems}")
-    monkeypatch.setattr(engines, "model_digest", lambda *_, **__: "other weights")
-    assert 'generate.models.divtok/tiny-0.5m: "' in refused()
+    line = refused(f"benchmark_files.arith-easy={problems}")
+    assert "with other problems" in line
+    assert "of arith-easy are not there or were changed" in line
+    monkeypatch.setattr(engines, "model_digest", lambda *_, **__: "sha256:" + "1" * 32)
+    assert "with other files of its generators" in refused()
 
 
 def test_fault_30_nothing_depends_on_the_clock(

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import divtok
+from divtok.records import PER_TOKEN_FIELDS
+from divtok.store.run import Run
 
 OLD = Path(__file__).parent / "0cb3044"
 KL = ("--divergence", "jsd", "--divergence", "kl_pq", "--divergence", "kl_qp")
@@ -237,3 +239,30 @@ def test_an_imported_run_goes_on_without_a_new_row(tmp_path: Path) -> None:
     call(folder, "score", "run", "--family", "tiny")
     assert rows(folder) == before
     assert_same_figures(folder, old)
+
+
+def test_a_run_of_an_earlier_version_grows(tmp_path: Path) -> None:
+    """By a sample and a problem: what it had stays, and what joins is made as it was."""
+    folder = shutil.copytree(OLD_RUNS["run"].stored / "run", tmp_path / "run")
+    shutil.copy(OLD / "weights.jsonl", tmp_path)
+    run = Run.open(folder)
+    before = {t.key: t for t in run.trajectories.read()}
+    traces = {(t.key, t.p, t.q): t for t in run.traces.read()}
+    assert len(before) == 2 * 2 * 6 * 2
+    call(folder, "run", "samples=3", "limit=7", "--out", "run")
+    run = Run.open(folder)
+    grown = {t.key: t for t in run.trajectories.read()}
+    assert len(grown) == 2 * 2 * 7 * 3
+    assert {key: grown[key] for key in before} == before
+    # Batches are planned otherwise now, which moves last digits of those that are made anew.
+    again = {(t.key, t.p, t.q): t for t in run.traces.read()}
+    assert len(again) * len(before) == len(traces) * len(grown)
+    for key, then in traces.items():
+        for name in PER_TOKEN_FIELDS:
+            found = getattr(again[key], name)
+            np.testing.assert_allclose(found, getattr(then, name), atol=5e-5)
+    evaluations = json.loads(call(folder, "evaluate", "run", "--json"))
+    assert {row["n"] for row in evaluations} == {7 * 3}
+    count = rows(folder)
+    call(folder, "run", "--out", "run")
+    assert rows(folder) == count

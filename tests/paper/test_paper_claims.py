@@ -1,359 +1,439 @@
-"""The paper's claims as checks, each on figures made by hand."""
+"""The paper's claims as checks, each on responses or figures made by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from divtok.evaluate.curves import accuracy_by_count
+from divtok.evaluate.paired import Figure, Resamples
+from divtok.evaluate.protocol import Protocol, evaluate_group
+from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 from divtok.evaluate.sweep.counts import Counted
-from divtok.evaluate.sweep.surfaces import Best, Surface
+from divtok.evaluate.sweep.surfaces import Best, best_theta, sweep_lin
 from divtok.paper import claims
-from divtok.paper.claims import ENOUGH, Cases, Metrics, Trend
+from divtok.paper.cells import Cell, Cells
+from divtok.paper.claims import Claim
 from divtok.paper.exhibit import Finding
-from divtok.records import Evaluation
+from divtok.paper.swept import Spread, Swept, resamples_of, spread_of
+from divtok.paper.trends import ENOUGH, Trend
+from divtok.records import Verdict
 
 VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
+PROBLEMS, SAMPLES = 40, 4
 
 
-def evaluation(estimator: str, ece: float | None, auroc: float | None, **where: str) -> Evaluation:
-    return Evaluation(
-        benchmark=where.get("benchmark", "bench"),
-        generator=where.get("generator", "gen"),
-        estimator=estimator,
-        params={},
-        n=10,
-        accuracy=0.5,
-        n_scored=10,
-        n_balanced=5,
-        ece=ece,
-        ece_sd=None,
-        auroc=auroc,
-        auroc_sd=None,
-        natural_ece=None,
-        natural_auroc=None,
-        brier=None,
-        aurc=None,
-        natural_ece_interval=None,
-        natural_auroc_interval=None,
-        excluded=0,
-    )
-
-
-def evaluations(**figures: tuple[float | None, float | None]) -> list[Evaluation]:
-    return [evaluation(name, *pair) for name, pair in figures.items()]
-
-
-WHITEBOX: dict[str, tuple[float | None, float | None]] = {
-    "nsl": (0.40, 0.70),
-    "entropy": (0.30, 0.72),
-    "uqac_attn": (0.31, 0.60),
-    "uqac_mean": (0.25, 0.65),
-    "length": (None, 0.74),
-    "dtc_lin": (0.13, 0.75),
-    "dtc_prod": (0.14, 0.80),
-    "prm": (0.05, 0.95),
-}
-
-
-@pytest.mark.parametrize("holds", [True, False, None])
+@pytest.mark.parametrize("holds", VERDICTS)
 def test_a_verdict_is_a_word(holds: bool | None) -> None:
     assert Finding("c", "r", holds, "n").verdict == VERDICTS[holds]
 
 
-def test_white_box_claims_that_hold() -> None:
-    calibrated, ranked, uqac = claims.whitebox(evaluations(**WHITEBOX))
-    assert [f.holds for f in (calibrated, ranked, uqac)] == [True, True, True]
-    # The supervised reference is no rival.
-    assert calibrated.number == "DTC lin 13.0, DTC prod 14.0; best of the others: UQAC mean 25.0"
-    assert ranked.number == "DTC prod 80.0; best of the others: Length 74.0"
-    assert uqac.number == "UQAC mean 25.0; best of the others: UQAC attn 31.0"
+def outcomes(problems: int = PROBLEMS) -> list[bool]:
+    """Right and wrong in turn, with a problem now and then that is all of one kind."""
+    rng = np.random.default_rng(7)
+    return (rng.random(problems * SAMPLES) < np.repeat(rng.random(problems), SAMPLES)).tolist()
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdicts"),
-    [
-        ({"nsl": (0.135, 0.70)}, [False, True, True]),  # beats one of the two
-        ({"dtc_lin": (0.26, 0.75)}, [False, True, True]),
-        ({"nsl": (0.40, 0.81)}, [True, False, True]),
-        ({"length": (None, 0.80)}, [True, False, True]),  # as good as length is not better
-        ({"uqac_mean": (0.31, 0.65)}, [True, True, False]),
-    ],
-)
-def test_white_box_claims_that_do_not_hold(
-    changes: dict[str, tuple[float | None, float | None]], verdicts: list[bool]
-) -> None:
-    found = claims.whitebox(evaluations(**{**WHITEBOX, **changes}))
-    assert [f.holds for f in found] == verdicts
+def told(correct: Sequence[bool], noise: float, *, shift: float = 0.0, seed: int = 0) -> Any:
+    """Confidences that know the outcome but for noise, moved by a shift that calibration sees."""
+    rng = np.random.default_rng(seed)
+    said = 0.25 + 0.5 * np.array(correct) + rng.normal(0, noise, len(correct)) + shift
+    return np.clip(said, 0, 1).tolist()
 
 
-def test_white_box_means_are_over_generators_and_benchmarks() -> None:
-    rows = evaluations(**WHITEBOX)
-    rows.append(evaluation("dtc_lin", 0.33, 0.65, benchmark="other"))
-    rows.append(evaluation("dtc_lin", None, None, benchmark="one class only"))
-    rows.append(evaluation("dtc_prod", 0.20, 0.60, benchmark="other"))
-    calibrated, ranked, _ = claims.whitebox(rows)
-    assert calibrated.number.startswith("DTC lin 23.0, DTC prod 17.0;")
-    assert ranked.number.startswith("DTC prod 70.0;")
-
-
-@pytest.mark.parametrize(
-    "missing", [("dtc_lin",), ("uqac_attn",), ("nsl", "entropy", "uqac_attn", "uqac_mean")]
-)
-def test_white_box_claims_are_undecided_without_the_figures(missing: tuple[str, ...]) -> None:
-    without = dict.fromkeys(missing, (None, None))
-    found = claims.whitebox(evaluations(**{**WHITEBOX, **without}))
-    assert None in [f.holds for f in found]
-    assert all(f.number for f in found)
-
-
-def figures(rows: dict[tuple[str, str, str], tuple[float | None, float | None]]) -> Cases:
-    return {key: Metrics(0.5, *pair) for key, pair in rows.items()}
-
-
-def test_black_box_claims_compare_case_by_case() -> None:
-    lower, better = claims.blackbox(
-        figures(
-            {
-                ("verbalized", "a", "verbalized"): (0.40, 0.9),
-                ("verbalized", "a", "dtc_lin"): (0.15, 0.7),
-                ("verbalized", "a", "dtc_prod"): (0.30, 0.8),
-                ("verbalized", "b", "verbalized"): (0.30, 0.9),
-                ("verbalized", "b", "dtc_lin"): (0.20, 0.6),
-                ("verbalized", "b", "dtc_prod"): (0.30, 0.6),
-                # The plain chain of thought states nothing to compare with, but is ranked.
-                ("cot", "a", "dtc_lin"): (0.10, 0.8),
-                ("cot", "a", "dtc_prod"): (0.30, 0.85),
-            }
-        )
+def group(
+    columns: Mapping[str, Sequence[float | None]],
+    *,
+    generator: str = "owner/gen",
+    benchmark: str = "bench",
+    problems: int = PROBLEMS,
+) -> ScoredGroup:
+    correct = outcomes(problems)
+    n = len(correct)
+    return ScoredGroup(
+        benchmark=benchmark,
+        generator=generator,
+        problem_id=[str(i // SAMPLES) for i in range(n)],
+        verdict=[Verdict.CORRECT if y else Verdict.INCORRECT for y in correct],
+        truncated=[False] * n,
+        length=[10] * n,
+        count=[0] * n,
+        columns=[
+            ScoreColumn(name, values, ranking_only=name == "length")
+            for name, values in columns.items()
+        ],
     )
-    assert lower.holds is True
-    assert lower.number == (
-        "lower in 2 of 2 cases; ECE changes by -25.0 to -10.0 points, -17.5 on average"
+
+
+def cells(*groups: ScoredGroup, way: str = "cot") -> Cells:
+    return Cells([Cell(way, one) for one in groups], Protocol(resamples=200))
+
+
+def found(claim: Claim, of: Cells) -> Finding:
+    (finding,) = claims.found_in(of, [claim])
+    return finding
+
+
+LOWER = Claim("A is lower than B.", "ece", ours=("dtc_lin",), theirs=("nsl",))
+
+
+def test_a_lower_ece_holds_where_the_whole_interval_is_below_zero() -> None:
+    correct = outcomes()
+    right, off = told(correct, 0.05), told(correct, 0.05, shift=0.3)
+    holds = found(LOWER, cells(group({"dtc_lin": right, "nsl": off})))
+    turned = found(LOWER, cells(group({"dtc_lin": off, "nsl": right})))
+    assert (holds.holds, turned.holds) == (True, False)
+    (one,), (other,) = holds.compared, turned.compared
+    assert one.high is not None
+    assert other.low is not None
+    assert one.low is not None
+    assert one.low < one.difference < one.high < 0 < other.low
+    assert one.difference == pytest.approx(-other.difference)
+
+
+def test_the_difference_is_that_of_the_table() -> None:
+    correct = outcomes()
+    made = group({"dtc_lin": told(correct, 0.1), "nsl": told(correct, 0.2, shift=0.1)})
+    ours, theirs = evaluate_group(made, Protocol(resamples=20))
+    assert ours.ece is not None
+    assert theirs.ece is not None
+    (one,) = found(LOWER, cells(made)).compared
+    assert one.difference == pytest.approx(ours.ece - theirs.ece)
+
+
+def test_estimators_that_differ_by_chance_are_undecided() -> None:
+    correct = outcomes()
+    made = group({"dtc_lin": told(correct, 0.2, seed=1), "nsl": told(correct, 0.2, seed=2)})
+    finding = found(LOWER, cells(made))
+    assert finding.verdict == "undecided"
+    assert "95 % interval" in finding.number
+    (one,) = finding.compared
+    assert one.low is not None
+    assert one.high is not None
+    assert one.low < 0 < one.high
+
+
+def test_few_problems_are_undecided_however_far_apart() -> None:
+    correct = outcomes(10)
+    made = group(
+        {"dtc_lin": told(correct, 0.05), "nsl": told(correct, 0.05, shift=0.3)}, problems=10
     )
-    assert better.holds is True
-    assert better.number == "DTC prod 75.0, DTC lin 70.0"
+    finding = found(LOWER, cells(made))
+    assert finding.holds is None
+    assert "10 problems, and an interval needs 20" in finding.number
 
 
-def test_one_case_that_is_not_lower_is_enough() -> None:
-    rows = {
-        ("verbalized", "a", "verbalized"): (0.40, 0.9),
-        ("verbalized", "a", "dtc_lin"): (0.15, 0.7),
-        ("verbalized_top2", "a", "verbalized"): (0.10, 0.9),
-        ("verbalized_top2", "a", "dtc_lin"): (0.10, 0.7),
+def test_a_rival_that_is_as_good_leaves_it_open_and_one_that_is_better_refutes_it() -> None:
+    correct = outcomes()
+    ours, bad = told(correct, 0.1), told(correct, 0.1, shift=0.3)
+    three = replace(LOWER, theirs=("nsl", "entropy", "mean_prob"))
+    holds = {
+        name: found(three, cells(group({"dtc_lin": ours, "nsl": bad, "entropy": rival})))
+        for name, rival in {
+            "worse": told(correct, 0.1, shift=-0.3, seed=1),
+            "alike": told(correct, 0.1, seed=3),
+            "better": correct,
+        }.items()
     }
-    lower, better = claims.blackbox(figures(rows))
-    assert lower.holds is False
-    assert lower.number.startswith("lower in 1 of 2 cases; ECE changes by -25.0 to +0.0 points")
-    assert (better.holds, better.number) == (None, "not measured")
+    assert {name: f.holds for name, f in holds.items()} == {
+        "worse": True,
+        "alike": None,
+        "better": False,
+    }
+    # The rival that nobody has does not count, and the text names the one that matters.
+    assert [len(f.compared) for f in holds.values()] == [2, 2, 2]
+    assert "of 2: 1 hold, 1 undecided; DTC lin less Entropy" in holds["alike"].number
 
 
-def test_black_box_claims_without_figures_are_undecided() -> None:
-    for found in (*claims.blackbox({}), *claims.verbalized({})):
-        assert (found.holds, found.number) == (None, "not measured")
-    one_class = figures(
-        {("verbalized", "a", name): (None, None) for name in ("verbalized", "dtc_lin", "dtc_prod")}
+def test_only_groups_that_have_both_are_averaged() -> None:
+    correct = outcomes()
+    both = group({"dtc_lin": told(correct, 0.1), "nsl": told(correct, 0.1, shift=0.3)})
+    one = group({"dtc_lin": told(correct, 0.4)}, benchmark="other")
+    alone, with_other = (found(LOWER, cells(*of)) for of in ([both], [both, one]))
+    assert alone.compared[0].difference == with_other.compared[0].difference
+
+
+def test_each_generator_and_each_cell_is_a_comparison_of_its_own() -> None:
+    correct = outcomes()
+    good = {"dtc_lin": told(correct, 0.05), "nsl": told(correct, 0.05, shift=0.3)}
+    bad = {"dtc_lin": good["nsl"], "nsl": good["dtc_lin"]}
+    of = cells(
+        group(good, generator="o/a"),
+        group(good, generator="o/a", benchmark="other"),
+        group(bad, generator="o/b"),
+        way="verbalized",
     )
-    assert [f.holds for f in claims.blackbox(one_class)] == [None, None]
+    for each, names in (
+        ("all", ["ECE"]),
+        ("generator", ["a", "b"]),
+        ("cell", ["a, verbalized, bench", "a, verbalized, other", "b, verbalized, bench"]),
+    ):
+        assert [c.name for c in found(replace(LOWER, each=each), of).compared] == names
+    shares = {
+        share: found(replace(LOWER, each="cell", share=share), of).holds
+        for share in ("every", "most", "some")
+    }
+    assert shares == {"every": False, "most": True, "some": True}
 
 
-def stated(*changes: tuple[float, float]) -> Cases:
-    """Changes of ECE and AUROC with DTC, one benchmark each, from 0.40 and 0.80."""
-    return figures(
-        {
-            ("verbalized", str(number), name): pair
-            for number, (ece, auroc) in enumerate(changes)
-            for name, pair in (
-                ("verbalized", (0.40, 0.80)),
-                ("verbalized_dtc", (0.40 + ece, 0.80 + auroc)),
-            )
-        }
-    )
+def test_near_is_decided_by_the_interval_too() -> None:
+    correct = outcomes()
+    same = told(correct, 0.1)
+    near = replace(LOWER, near=0.1)
+    almost = [min(1.0, value + 0.001) for value in same]
+    assert found(near, cells(group({"dtc_lin": same, "nsl": almost}))).holds is True
+    far = [1 - value for value in same]
+    assert found(near, cells(group({"dtc_lin": same, "nsl": far}))).holds is False
+    some = told(correct, 0.1, shift=0.15, seed=5)
+    tight = replace(near, near=0.001)
+    assert found(tight, cells(group({"dtc_lin": same, "nsl": some}))).holds is not True
+
+
+def test_ranking_is_compared_with_what_only_ranks() -> None:
+    correct = outcomes()
+    claim = Claim("Ranks better.", "auroc", ours=("dtc_prod",), theirs=("length",))
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(50, 500, len(correct)).tolist()
+    made = group({"dtc_prod": told(correct, 0.05), "length": [-float(v) for v in lengths]})
+    assert found(claim, cells(made)).holds is True
+    # What only ranks has no ECE to compare.
+    ece = found(replace(claim, metric="ece"), cells(made))
+    assert (ece.holds, ece.number) == (None, "not measured")
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdicts"),
-    [
-        ([(-0.30, 0.02), (-0.10, -0.01)], [True, True]),
-        ([(-0.30, -0.05), (0.01, 0.03)], [False, True]),
-        ([(-0.30, -0.05), (-0.01, -0.01)], [True, False]),
-    ],
+    "claim", [*claims.WHITEBOX, *claims.BLACKBOX, *claims.VERBALIZED, *claims.PILOT]
 )
-def test_verbalized_claims(changes: list[tuple[float, float]], verdicts: list[bool]) -> None:
-    assert [f.holds for f in claims.verbalized(stated(*changes))] == verdicts
+def test_every_claim_of_a_table_is_open_without_figures(claim: Claim) -> None:
+    correct = outcomes()
+    none = found(claim, cells(group({"prm": told(correct, 0.1)})))
+    assert none.holds is None
+    assert none.number.startswith("no figure for ")
+    one_class = group({name: [0.5] * len(correct) for name in (*claim.ours, *claim.theirs)})
+    one_class = replace(one_class, verdict=[Verdict.CORRECT] * len(correct))
+    assert found(claim, cells(one_class)).holds is None
+    assert claim.metric.upper() in claim.rule
+    assert "95 % interval" in claim.rule
 
 
-def test_verbalized_claims_say_by_how_much() -> None:
-    ece, auroc = claims.verbalized(stated((-0.30, 0.02), (-0.10, -0.01)))
-    assert ece.number == (
-        "lower in 2 of 2 cases; ECE changes by -30.0 to -10.0 points, -20.0 on average"
+def test_rules_say_what_was_compared() -> None:
+    assert LOWER.rule == (
+        "ECE of DTC lin below that of NSL, mean over generators and benchmarks: 95 % interval of "
+        "the difference below 0"
     )
-    assert auroc.number == "AUROC changes by -1.0 to +2.0 points, +0.5 on average"
+    near = replace(LOWER, metric="auroc", each="cell", near=0.1)
+    assert near.rule == (
+        "AUROC of DTC lin less that of NSL, for every protocol and benchmark: 95 % interval within "
+        "10 points of 0"
+    )
+    assert replace(LOWER, share="most").rule.endswith("below 0 for more than half of them")
 
 
-@pytest.mark.parametrize("changes", [(0.15, 0.15), (0.20, -0.20)])
-def test_a_large_change_of_auroc_is_not_little(changes: tuple[float, float]) -> None:
-    _, auroc = claims.verbalized(stated(*((-0.1, change) for change in changes)))
-    assert auroc.holds is False
+# Accuracy over levels
 
 
-def trend(accuracy: Sequence[float], n: Sequence[int] | None = None, name: str = "pair") -> Trend:
-    levels = tuple(float(level) for level in range(len(accuracy)))
-    return Trend(name, levels, tuple(accuracy), tuple(n or [ENOUGH] * len(accuracy)))
+def trend(accuracy: Sequence[float], n: int = 400, name: str = "pair") -> Trend:
+    """Each level has n responses, each of a problem of its own."""
+    which = np.repeat(np.arange(len(accuracy)), n)
+    correct = np.concatenate([np.arange(n) < round(a * n) for a in accuracy] or [[]]).astype(bool)
+    ids = [str(i) for i in range(len(which))]
+    return Trend.of(name, [float(i) for i in range(len(accuracy))], which, correct, ids)
 
 
 def test_correlation_is_pearsons() -> None:
     # Levels 0, 1, 2 and accuracies 0.9, 0.8, 0.4: r = -0.5 / sqrt(2 * 0.14).
-    assert trend([0.9, 0.8, 0.4]).correlation() == pytest.approx(-0.25 / np.sqrt(0.07))
-    rng = np.random.default_rng(0)
-    accuracy = rng.random(8).tolist()
-    found = trend(accuracy).correlation()
-    assert found == pytest.approx(float(np.corrcoef(np.arange(8), accuracy)[0, 1]))
+    assert trend([0.9, 0.8, 0.4]).compared().difference == pytest.approx(-0.25 / np.sqrt(0.07))
+    assert trend([0.5, 0.5, 0.5]).compared().difference == 0.0
 
 
 def test_levels_with_too_few_responses_do_not_count() -> None:
-    sizes = [ENOUGH, ENOUGH - 1, ENOUGH, ENOUGH, 1]
-    found = trend([0.9, 0.0, 0.7, 0.6, 1.0], sizes).correlation()
-    assert found == pytest.approx(-1.0)  # (0, 0.9), (2, 0.7), (3, 0.6) lie on a line
-    assert trend([0.9, 0.5, 0.1], [ENOUGH, ENOUGH, ENOUGH - 1]).correlation() is None
-    assert trend([0.5, 0.5, 0.5]).correlation() == 0.0
-    assert trend([]).correlation() is None
-
-
-def test_a_trend_has_the_counts_that_occur() -> None:
-    points = accuracy_by_count(
-        [0, 0, 2, 2, 2, 30], [True, True, True, False, False, False], list("abcdef")
+    which = np.array([0] * ENOUGH + [1] * (ENOUGH - 1) + [2] * ENOUGH + [3] * ENOUGH)
+    correct = np.array([i % 10 < {0: 9, 1: 0, 2: 7, 3: 6}[w] for i, w in enumerate(which)])
+    ids = [str(i) for i in range(len(which))]
+    kept = np.flatnonzero(which != 1)
+    found, without = (
+        Trend.of("pair", [0.0, 1.0, 2.0, 3.0], which[rows], correct[rows], [ids[i] for i in rows])
+        for rows in (np.arange(len(which)), kept)
     )
-    found = Trend.of("pair", points)
+    assert found.compared() == without.compared()
+    few = Trend.of("pair", [0.0, 1.0], which[:19], correct[:19], ids[:19])
+    assert few.correlation is None
+    assert "fewer than 3 levels" in str(few.compared().reason)
+
+
+def test_a_trend_has_the_levels_that_occur() -> None:
+    which = np.array([0, 0, 2, 2, 2, 11])
+    correct = np.array([True, True, True, False, False, False])
+    found = Trend.of("pair", [float(i) for i in range(12)], which, correct, list("abcdef"))
     assert found.levels == (0.0, 2.0, 11.0)
     assert found.accuracy == pytest.approx((1.0, 1 / 3, 0.0))
     assert found.n == (2, 3, 1)
 
 
+def test_a_resampled_correlation_is_that_of_the_responses_drawn() -> None:
+    rng = np.random.default_rng(3)
+    which = rng.integers(0, 4, 400)
+    correct = rng.random(400) < 0.9 - 0.2 * which
+    ids = [str(i // 4) for i in range(400)]
+    figure = Trend.of("pair", [0.0, 1.0, 2.0, 3.0], which, correct, ids).correlation
+    assert figure is not None
+    problem = figure.resamples.places("", ids)
+    for number in range(5):
+        rows = np.repeat(np.arange(400), figure.resamples.times[number][problem].astype(int))
+        accuracy = [correct[rows][which[rows] == level].mean() for level in range(4)]
+        expected = np.corrcoef(np.arange(4), accuracy)[0, 1]
+        assert np.tanh(figure.resampled[number]) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
-    ("trends", "holds", "number"),
+    ("trends", "holds"),
     [
-        ([trend([0.9, 0.6, 0.3])], True, "pair r = -1.000"),
-        # Levels 0, 1, 2 and 0.9, 0.2, 0.4: r = -0.5 / sqrt(2 * 0.26).
-        ([trend([0.9, 0.2, 0.4])], False, "pair r = -0.693"),
-        (
-            [trend([0.9, 0.6, 0.3]), trend([0.3, 0.6, 0.9], name="rising")],
-            False,
-            "rising r = 1.000",
-        ),
-        ([trend([0.9, 0.1])], None, "pair: too few levels"),
-        ([], None, "no pair has a theta"),
+        ([trend([0.9, 0.6, 0.3])], True),
+        ([trend([0.9, 0.2, 0.4])], False),
+        ([trend([0.9, 0.6, 0.3]), trend([0.3, 0.6, 0.9], name="rising")], False),
+        ([trend([0.9, 0.6, 0.3]), trend([0.9, 0.1], name="b")], None),
+        ([trend([0.9, 0.1])], None),
+        # Falling, with too few responses to tell how straight.
+        ([trend([0.9, 0.6, 0.3], n=12)], None),
+        ([], None),
     ],
 )
-def test_accuracy_falls_with_the_count(
-    trends: list[Trend], holds: bool | None, number: str
-) -> None:
+def test_accuracy_falls_with_the_count(trends: list[Trend], holds: bool | None) -> None:
     found = claims.falls_with_count(trends, "count")
     assert found.holds is holds
-    assert number in found.number
     assert "-0.9" in found.rule
+    assert len(found.compared) == len(trends)
 
 
-def test_a_pair_that_cannot_be_judged_leaves_the_claim_open() -> None:
-    found = claims.falls_with_count([trend([0.9, 0.6, 0.3]), trend([0.9, 0.1], name="b")], "count")
-    assert found.holds is None
+# Sweeps
+
+RESAMPLES = Resamples([("a", [str(i) for i in range(40)])], resamples=2)
 
 
-def test_a_flat_line_does_not_fall() -> None:
-    found = claims.falls_with_count([trend([0.5] * 6)], "count")
-    assert found.holds is False
+def figure(value: float, spread: float = 0.002) -> Figure:
+    """Figures of opposite luck where the spreads have opposite signs."""
+    values = np.array([value - spread, value + spread])
+    return Figure(value, values, np.ones(40, dtype=bool), 40, RESAMPLES)
 
 
-def pilot(**gains: tuple[float, float]) -> list[bool | None]:
-    """Gains of the trajectory's mean and of one constant over UQAC, for each generator."""
-    ece = {
-        f"owner/{name}": {"uqac_attn": 0.3, "uqac_mean": 0.3 - mean, "uqac_global": 0.3 - constant}
-        for name, (mean, constant) in gains.items()
-    }
-    return [f.holds for f in claims.pilot(ece)]
-
-
-def test_the_pilot() -> None:
-    assert pilot(a=(0.1, 0.1), b=(0.2, 0.1), c=(0.1, -0.1)) == [True, True]
-    assert pilot(a=(0.1, 0.1), b=(-0.1, -0.1)) == [False, False]  # half is not generally
-    mean, constant = claims.pilot(
-        {"owner/a": {"uqac_attn": 0.3, "uqac_mean": 0.2, "uqac_global": 0.35}}
-    )
-    assert mean.number == "ECE lower by (points): a +10.0"
-    assert constant.number == "ECE lower by (points): a -5.0"
-
-
-def best(ece: float, theta: float = 0.5) -> Best:
-    return Best(theta, ece, 0.7, at_edge=False)
+def best(ece: float, spread: float = 0.002) -> tuple[Best, Figure]:
+    return Best(0.5, ece, 0.7, at_edge=False), figure(ece, spread)
 
 
 def test_the_lowest_ece_is_similar_across_auxiliaries() -> None:
-    cells = {("o/p", "q1"): best(0.10), ("o/p", "q2"): best(0.14), ("o/r", "q1"): best(0.30)}
-    [found] = claims.similar_across_auxiliaries(cells)
-    assert (found.holds, found.number) == (True, "p 4.0 points apart")
-    [found] = claims.similar_across_auxiliaries({**cells, ("o/r", "q2"): best(0.20)})
-    assert (found.holds, found.number) == (False, "p 4.0 points apart; r 10.0 points apart")
-    [found] = claims.similar_across_auxiliaries({("o/p", "q1"): best(0.1)})
-    assert (found.holds, found.number) == (None, "no row has two auxiliaries")
+    near = {("o/p", "q1"): best(0.10), ("o/p", "q2"): best(0.14), ("o/r", "q1"): best(0.30)}
+    found = claims.similar_across_auxiliaries(near)
+    assert (found.holds, len(found.compared)) == (True, 1)
+    assert "p with q1 less with q2 -4.0 points" in found.number
+    wide = claims.similar_across_auxiliaries({**near, ("o/p", "q2"): best(0.14, -0.02)})
+    assert wide.holds is None
+    far = claims.similar_across_auxiliaries({**near, ("o/r", "q2"): best(0.20, -0.002)})
+    assert far.holds is False
+    assert "r with q1 less with q2 +10.0 points" in far.number
+    none = claims.similar_across_auxiliaries({("o/p", "q1"): best(0.1)})
+    assert (none.holds, none.number) == (None, "no row has two auxiliaries")
 
 
-def surface(ece: Sequence[Sequence[float]], reason: str | None = None) -> Surface:
-    """Thetas 0.4, 0.5, 0.6 and n of 5, 10, 20."""
-    figures = np.array(ece, dtype=np.float64)
-    return Surface(
-        "dtc_lin", "n", np.array([0.4, 0.5, 0.6]), (5, 10, 20), figures, figures, 5, reason
-    )
+def swept(name: str = "o/a", **eces: Figure) -> Swept:
+    return Swept(name, "n", {int(value[1:]): figure for value, figure in eces.items()})
 
 
 def test_a_value_near_the_minimum_at_the_theta_in_use() -> None:
-    near = surface([[0.5, 0.9, 0.5], [0.13, 0.12, 0.11], [0.9, 0.9, 0.0]])
-    far = surface([[0.5, 0.1, 0.5], [0.05, 0.12, 0.11], [0.9, 0.9, 0.9]])
-    found = claims.near_minimum({"o/a": (near, 0.5)}, 10)
-    assert (found.holds, found.number) == (True, "a 12.0 against 11.0 at n = 20")
+    near = swept(n5=figure(0.13), n10=figure(0.12), n20=figure(0.11))
+    found = claims.near_minimum([near], 10)
+    assert (found.holds, len(found.compared)) == (True, 2)
     assert found.claim.startswith("n = 10 ")
-    found = claims.near_minimum({"o/a": (near, 0.5), "o/b": (far, 0.5)}, 10)
+    far = swept("o/b", n5=figure(0.05), n10=figure(0.12, -0.002), n20=figure(0.11))
+    found = claims.near_minimum([near, far], 10)
     assert found.holds is False
-    assert found.number.endswith("b 12.0 against 5.0 at n = 5")
+    assert "b, n = 10 less n = 5 +7.0 points" in found.number
+    close = swept(n5=figure(0.105), n10=figure(0.12, -0.02), n20=figure(0.2))
+    assert claims.near_minimum([close], 10).holds is None
 
 
 def test_a_generator_without_figures_says_why() -> None:
-    none = surface(np.full((3, 3), np.nan).tolist(), reason="one class only")
-    found = claims.near_minimum({"o/a": (none, 0.5)}, 10)
-    assert (found.holds, found.number) == (None, "a: one class only")
-    near = surface([[0.1] * 3] * 3)
-    found = claims.near_minimum({"o/a": (none, 0.5), "o/b": (near, 0.5)}, 10)
-    assert found.holds is None  # "every generator" cannot be said
-    assert found.number == "a: one class only; b 10.0 against 10.0 at n = 5"
+    none = Swept("o/a", "n", {}, reason="one class only")
+    found = claims.near_minimum([none], 10)
+    assert found.holds is None
+    assert "one class only" in found.number
+    near = swept("o/b", n5=figure(0.13), n10=figure(0.12))
+    assert claims.near_minimum([none, near], 10).holds is None  # "every" cannot be said
 
 
-def bests(*thetas: float, at_edge: bool = False) -> list[Best]:
-    return [Best(theta, 0.1, 0.7, at_edge) for theta in thetas]
+def spread(value: float, each: float = 0.01) -> Spread:
+    return Spread(figure(value, each), 0.4, 0.6, 0, 2)
 
 
 def test_the_steadiest_theta_has_the_lowest_relative_spread() -> None:
-    steady = {"jsd": [bests(0.4, 0.6)], "kl_pq": [bests(1.0, 3.0)], "kl_qp": [bests(2.0, 4.0)]}
-    found = claims.steadier_theta(steady)  # sd / mean: 0.1 / 0.5, 1 / 2, 1 / 3
+    steady = {"jsd": spread(0.2), "kl_pq": spread(0.5), "kl_qp": spread(0.33)}
+    found = claims.steadier_theta(steady)
     assert found.holds is True
-    assert found.number == (
-        "JSD 0.20 (best theta 0.4 to 0.6 bits); forward KL 0.50 (best theta 1 to 3 bits); "
-        "reverse KL 0.33 (best theta 2 to 4 bits)"
+    assert found.number.startswith("JSD 0.20 (best theta 0.4 to 0.6 bits); forward KL 0.50 (")
+    assert claims.steadier_theta({**steady, "kl_qp": spread(0.1)}).holds is False
+    assert claims.steadier_theta({**steady, "kl_qp": spread(0.21, -0.01)}).holds is None
+    assert claims.steadier_theta({"jsd": spread(0.2)}).holds is None
+    assert claims.steadier_theta({}).number == "no benchmark has two generators"
+
+
+def counted_at(thetas: Sequence[float], steep: float, *, generator: str, seed: int) -> Counted:
+    """Counts that fall with theta, and are higher for wrong responses."""
+    rng = np.random.default_rng(seed)
+    n = 160
+    correct = rng.random(n) < 0.5
+    mean = np.where(correct, 2.0, 8.0)[:, None] * np.exp(-steep * np.asarray(thetas))[None, :]
+    counts = np.sort(rng.poisson(mean), axis=1)[:, ::-1].astype(np.int32)
+    return Counted(
+        benchmark="bench",
+        generator=generator,
+        p=generator,
+        q="aux",
+        problem_id=tuple(str(i // 4) for i in range(n)),
+        correct=correct,
+        length=np.full(n, 9),
+        reasoning=np.full(n, 9),
+        mean_prob=np.full(n, 0.9),
+        thetas={"jsd": np.asarray(thetas, dtype=np.float64)},
+        counts={"jsd": counts},
+        excluded=0,
     )
-    assert claims.steadier_theta({**steady, "kl_qp": [bests(2.9, 3.1)]}).holds is False
-    few = claims.steadier_theta({name: [bests(0.4)] for name in steady})
-    assert (few.holds, few.number) == (None, "no benchmark has two generators")
 
 
 def test_the_spread_of_theta_is_from_generator_to_generator() -> None:
-    # Benchmarks far apart, generators alike: sd / mean is 0 on one and 0.1 on the other.
-    jsd = [bests(0.9, 0.9), bests(0.09, 0.11, at_edge=True)]
-    found = claims.steadier_theta({"jsd": jsd, "kl_pq": [bests(1, 3)], "kl_qp": [bests(1, 3)]})
-    assert found.number.startswith(
-        "JSD 0.05 (best theta 0.09 to 0.9 bits, 2 of 4 at an end of the grid); "
-    )
+    thetas = [round(0.05 * i, 2) for i in range(1, 20)]
+    rows = [counted_at(thetas, s, generator=g, seed=i) for i, (g, s) in enumerate(
+        [("a", 1.0), ("b", 3.0)]
+    )]  # fmt: skip
+    found = [(r, b) for r in rows if (b := best_theta(sweep_lin(r), 10)) is not None]
+    assert len(found) == 2
+    resamples = resamples_of(rows, resamples=20)
+    measured = spread_of(found, "jsd", resamples, 20)
+    assert measured is not None
+    best_of = [b.theta for _, b in found]
+    assert measured.figure.value == pytest.approx(np.std(best_of) / np.mean(best_of))
+    assert (measured.lowest, measured.highest) == (min(best_of), max(best_of))
+    # A resample's best theta is that of a plain search over the responses it holds.
+    problem = resamples.places("bench", rows[0].problem_id)
+    for number in range(3):
+        searched: list[float] = []
+        for r in rows:
+            drawn = np.repeat(np.arange(160), resamples.times[number][problem].astype(int))
+            y = r.correct[drawn]
+            weight = np.where(y, 0.5 / y.sum(), 0.5 / (~y).sum())
+            eces: list[float] = []
+            for column in range(len(thetas)):
+                said = np.maximum(0.95 - 0.09 * r.counts["jsd"][drawn, column], 0.05)
+                gaps = np.bincount(np.rint(said * 100).astype(int), weights=weight * (y - said))
+                eces.append(float(np.abs(gaps).sum()))
+            searched.append(thetas[int(np.argmin(eces))])
+        expected = np.std(searched) / np.mean(searched)
+        assert measured.figure.resampled[number] == pytest.approx(expected)
+    assert spread_of(found[:1], "jsd", resamples, 20) is None
+
+
+# The count at equal length
 
 
 def counted(count: Any, length: Any, correct: Any, benchmark: str = "bench") -> Counted:
@@ -380,7 +460,8 @@ def test_a_count_that_tells_right_from_wrong_at_equal_length() -> None:
     assert found.holds is True
     assert found.number == (
         "100.0 (95 % interval 100.0 to 100.0) within bins of equal length, "
-        "where length itself has 50.0; difference +50.0 to +50.0"
+        "where length itself has 50.0; "
+        "count less length +50.0 points (95 % interval +50.0 to +50.0)"
     )
 
 
@@ -388,7 +469,9 @@ def test_a_count_that_is_no_better_than_chance_at_equal_length() -> None:
     rng = np.random.default_rng(0)
     rows = counted(rng.poisson(3, 80), [9] * 80, [True, False] * 40)
     found = claims.not_only_length([(rows, 0.5)])
-    assert found.holds is False
+    assert found.verdict == "undecided"
+    worse = counted([5, 0] * 40, [9] * 80, [True, False] * 40)
+    assert claims.not_only_length([(worse, 0.5)]).holds is False
 
 
 def test_without_both_kinds_at_equal_length_nothing_is_known() -> None:

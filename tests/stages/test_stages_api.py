@@ -292,7 +292,7 @@ def test_a_changed_name_or_request_is_refused_but_another_address_is_not(
     run = Run.create_or_open(tmp_path / "run")
     with run.lock():
         generation.generate(run, served_config(tiny_server, "limit=1", "samples=1"))
-        with pytest.raises(StoreError, match="models"):
+        with pytest.raises(StoreError, match=r"served_names: divtok/tiny-0\.9m -> other"):
             generation.generate(
                 run,
                 api_config(

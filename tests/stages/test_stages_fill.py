@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from divtok.errors import DivtokError
-from divtok.fill import LOCAL, Task, batch_by_batch, fill, keep_new, missing_batches
+from divtok.fill import LOCAL, Task, batch_by_batch, fill, keep_batch, keep_new, missing_batches
 from divtok.records import Grade, Verdict
 from divtok.store.run import Run
 
@@ -78,6 +78,37 @@ def test_batches_are_made_whole_and_kept_rows_stay_as_they_are() -> None:
     fill(work.task())
     assert work.made == [[3, 4, 5], [6, 7]]
     assert work.stored == {**ALL, **dict.fromkeys(range(5), -1)}
+
+
+def test_only_what_is_missing_is_made_where_results_do_not_depend_on_their_batch() -> None:
+    work = Squares({3: -1, 4: -1, 0: -1, 1: -1, 2: -1})
+    begun: list[list[list[int]]] = []
+
+    def begin(batches: Sequence[Sequence[int]]) -> None:
+        begun.append([list(batch) for batch in batches])
+
+    fill(replace(work.task(), whole=False, begin=begin))
+    assert work.made == [[5], [6, 7]]
+    assert begun == [[[5], [6, 7]]]
+    assert work.stored == {**ALL, **dict.fromkeys(range(5), -1)}
+
+
+def test_a_batch_with_a_new_row_is_kept_whole_and_counts_for_those_of_before(
+    tmp_path: Path,
+) -> None:
+    def grade(key: str, extracted: str) -> Grade:
+        return Grade(key, extracted, Verdict.CORRECT, None)
+
+    run = Run.create_or_open(tmp_path)
+    with run.lock():
+        run.grades.append([grade("a", "1"), grade("b", "1"), grade("c", "1")])
+        keep = keep_batch(run.grades, run.grades.keys())
+        keep([grade("a", "2"), grade("b", "2")])  # all there: they stay as they are
+        keep([grade("c", "2"), grade("d", "2")])
+    assert {g.key: g.extracted for g in run.grades.read()} == {
+        **{"a": "1", "b": "1"},
+        **{"c": "2", "d": "2"},
+    }
 
 
 class Reversed:

@@ -230,15 +230,14 @@ def test_generated_trajectories_belong_to_their_problems(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("override", "difference"),
     [
-        ("seed=1", "generate.seed: 0 -> 1"),
-        ("samples=3", "generate.samples.divtok/tiny-0.5m.arith-easy: 2 -> 3"),
-        (
-            "sampling.temperature=0.25",
-            "generate.sampling.divtok/tiny-0.5m.temperature: 1.0 -> 0.25",
-        ),
-        ("generate.dtype=bfloat16", 'generate.dtype.divtok/tiny-0.5m: "float32" -> "bfloat16"'),
-        ("limit=1", "problems.benchmarks.arith-easy: "),
-        ("generators=['divtok/tiny-0.9m']", "generate.models.divtok/tiny-0.5m: "),
+        ("seed=1", "with seed: 0 -> 1:"),
+        ("samples=1", "with samples: 2 -> 1:"),
+        ("sampling.temperature=0.25", "with sampling.temperature: 1 -> 0.25:"),
+        ("generate.dtype=bfloat16", "with dtype: float32 -> bfloat16:"),
+        ("limit=1", "with limit: 2 -> 1:"),
+        ("subset_seed=3", "with subset_seed: none -> 3:"),
+        ("generators=['divtok/tiny-0.9m']", "without its generator divtok/tiny-0.5m:"),
+        ("benchmarks=['arith-easy']", "without its benchmark arith-medium:"),
     ],
 )
 def test_rows_made_otherwise_are_not_mixed(
@@ -247,7 +246,7 @@ def test_rows_made_otherwise_are_not_mixed(
     run = write_responses(tmp_path, small_config(), RIGHT_OR_WRONG)
     no_models(monkeypatch)
     before = contents(run)
-    with pytest.raises(StoreError, match="another configuration") as caught, run.lock():
+    with pytest.raises(StoreError, match="cannot go on") as caught, run.lock():
         generation.generate(run, small_config(override))
     assert difference in caught.value.what
     assert contents(run) == before

@@ -26,7 +26,7 @@ def test_the_usual_grader_is_not_written_down(tmp_path: Path) -> None:
     with run.lock():
         grade(run, small_config())
         assert run.manifest() == {"generate": {}}
-        with pytest.raises(StoreError, match=r'grade\.grader: "maths" -> "exact"'):
+        with pytest.raises(StoreError, match=r"grade\.grader: maths -> exact"):
             grade(run, small_config("grade.grader=exact"))
         grade(run, small_config())
 
@@ -37,7 +37,7 @@ def test_another_grader_is(tmp_path: Path) -> None:
         grade(run, small_config("grade.grader=exact"))
         assert run.manifest() == {"generate": {}, "grade": {"grader": "exact"}}
         grade(run, small_config("grade.grader=exact"))
-        with pytest.raises(StoreError, match=r'grade\.grader: "exact" -> "maths"'):
+        with pytest.raises(StoreError, match=r"grade\.grader: exact -> maths"):
             grade(run, small_config())
     (found,) = run.grades.read()
     assert found.verdict in set(Verdict)

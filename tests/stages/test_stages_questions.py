@@ -153,7 +153,7 @@ def test_other_ways_are_not_mixed_with_stored_rows(tmp_path: Path, config: RunCo
             grade(run, config_of(tmp_path, "benchmark_graders.truth=exact"))
         assert (run.manifest() or {})["grade"] == {"grader": section}
         grade(run, config)
-    with pytest.raises(StoreError, match=r"generate\.protocol"):
+    with pytest.raises(StoreError, match=r"cannot go on with protocol: text -> cot"):
         run_stages(run, config_of(tmp_path, "benchmark_protocols.truth=cot"))
 
 

@@ -108,6 +108,7 @@ def _print(exhibits: list[Exhibit]) -> None:
     for name, finding in findings:
         put(f"- {finding.verdict}: {finding.claim} [{name}]")
         put(f"  {visible(finding.number)}")
+        put(f"  holds if: {finding.rule}")
 
 
 def _as_data(exhibits: list[Exhibit]) -> list[dict[str, object]]:

@@ -40,6 +40,11 @@ def joined(before: RunConfig, given: RunConfig) -> RunConfig:
     return _parsed(tree)
 
 
+def in_full(config: RunConfig) -> RunConfig:
+    """A config that says every key itself: a run that goes on with it keeps none of its own."""
+    return _parsed(config.model_dump(mode="json"))
+
+
 def kept(before: RunConfig, given: RunConfig) -> dict[str, object]:
     """The keys that a run keeps from before although the command does not say them, by their path.
 

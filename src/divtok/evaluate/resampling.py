@@ -106,3 +106,10 @@ def percentile_interval(values: Floats, problems: int) -> Interval:
     level = _NORMAL.cdf(-sqrt(problems / freedom) * student_t(freedom))
     low, high = np.quantile(values, (level, 1 - level))
     return Interval(low=float(low), high=float(high))
+
+
+def t_interval(point: float, values: Floats, problems: int, *, strata: int = 1) -> Interval:
+    """t times the standard error around a figure; `values` are resampled within so many strata."""
+    freedom = max(problems - strata, 1)
+    half = student_t(freedom) * float(values.std()) * sqrt(problems / freedom)
+    return Interval(low=point - half, high=point + half)

@@ -19,7 +19,7 @@ def threads_for(device: torch.device, width: int | None) -> Generator[None]:
 
     A second thread makes writing with such a model up to 1.4 times as fast on an idle machine and
     twenty times as slow beside another busy process, since each waits for the other at every
-    operation. Reading whole packs does not suffer like that.
+    operation. Where both wait asleep (`models.waiting`) it is still no help: a step is too short.
     """
     import torch
 

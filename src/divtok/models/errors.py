@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from divtok.errors import MissingExtraError, ModelError
+from divtok.models.waiting import wait_asleep
 
 
 def need_module(module: str, extra: str, *, purpose: str) -> None:
@@ -23,6 +24,7 @@ def need_module(module: str, extra: str, *, purpose: str) -> None:
 def need_transformers() -> None:
     for module in ("torch", "transformers"):
         need_module(module, "models", purpose="Running a model")
+    wait_asleep()
     # For some architectures it would fetch and run code from the hub where the package `kernels` is
     # installed, without being asked.
     os.environ.setdefault("USE_HUB_KERNELS", "NO")

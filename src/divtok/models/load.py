@@ -24,6 +24,7 @@ from divtok.models.errors import check_complete, need_module, need_transformers,
 from divtok.models.files import check_settings, commit_of, weight_map
 from divtok.models.gguf.cache import converted, find_gguf, gguf_digest
 from divtok.models.packaged import resolve_model
+from divtok.models.waiting import wait_asleep
 from divtok.store.sections import Digest
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ def model_digest(ref: str, *, revision: str | None = None) -> Digest:
 
 def pick_device(device: str | torch.device | None) -> torch.device:
     """The named device, or else a GPU where there is one."""
+    wait_asleep()
     import torch
 
     if device is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from divtok.config.joined import in_full
 from divtok.config.run import resolve
 from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
@@ -52,7 +53,9 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
         sampled = _is_served(named) and _is_sampled(folder / named.name, named)
         if retry_failed and named.config.generate.api.base_url is not None:
             sampled = False  # what failed is asked for again
-        run_stages(store, named.config, retry_failed=retry_failed, sampled=sampled)
+        # A trial of before may grow into it, and leaves nothing of its own config behind.
+        whole = in_full(named.config)
+        run_stages(store, whole, retry_failed=retry_failed, sampled=sampled)
     return made
 
 

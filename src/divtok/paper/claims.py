@@ -1,293 +1,292 @@
-"""The paper's claims as checks: each gives a verdict, the rule behind it, and the number.
+"""The paper's claims: each a small record, or a function of what a figure is drawn from.
 
 The rules are the same for every family, and are shown beside the verdict. A claim that does not
-hold is reported like one that does.
+hold is reported like one that does, and one that the runs cannot tell is undecided (`judging`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal
 
-import numpy as np
-
-from divtok.evaluate.curves import CountPoint
+from divtok.evaluate.ece_interval import FEWEST_PROBLEMS
 from divtok.evaluate.equal_length import within_length
+from divtok.evaluate.paired import Figure, mean_of
 from divtok.evaluate.sweep.counts import Counted
-from divtok.evaluate.sweep.surfaces import Best, Surface
-from divtok.paper.exhibit import Finding
+from divtok.evaluate.sweep.surfaces import Best
+from divtok.paper.cells import Cell, Cells, Metric
+from divtok.paper.exhibit import Compared, Finding
+from divtok.paper.judging import SHARES, Share, above, below, judged, within
 from divtok.paper.run_tables import short
-from divtok.records import Evaluation
+from divtok.paper.swept import Spread, Swept
+from divtok.paper.trends import ALMOST, ENOUGH, Trend
 from divtok.report.tables import label
 
 BASELINES = ("nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized")
-# An ECE within this of the lowest is near it.
+# An ECE within this of another is near it.
 NEAR = 0.02
 # A change of AUROC up to this is little.
 LITTLE = 0.10
-# "Almost monotonically": correlation of accuracy with the level, over levels with enough responses.
-ALMOST = -0.9
-ENOUGH = 10
+# ECEs that differ by no more than this are similar.
+SIMILAR = 0.05
 
-
-class Metrics(NamedTuple):
-    """One method under one protocol on one benchmark; None where there is no figure."""
-
-    accuracy: float | None = None
-    ece: float | None = None
-    auroc: float | None = None
-
-
-# (protocol, benchmark, estimator) -> its metrics; estimator None: accuracy alone
-Case = tuple[str, str, str | None]
-Cases = Mapping[Case, Metrics]
+# What one comparison is made of: the mean over all cells, each generator's mean, or each cell.
+Each = Literal["all", "generator", "cell"]
+EACH: dict[Each, str] = {
+    "all": "mean over generators and benchmarks",
+    "generator": "mean over benchmarks, for every generator",
+    "cell": "for every protocol and benchmark",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
-    """Accuracy over the levels of a count or ratio, for one pair."""
+class Claim:
+    """In a metric, each of `ours` is better than each of `theirs` that there is a figure of.
 
-    name: str
-    levels: tuple[float, ...]
-    accuracy: tuple[float, ...]
-    n: tuple[int, ...]
+    With `near` it is instead that they differ by at most so much.
+    """
 
-    @classmethod
-    def of(cls, name: str, points: Sequence[CountPoint]) -> Trend:
-        there = [p for p in points if p.accuracy is not None]
-        return cls(
-            name,
-            tuple(float(p.count) for p in there),
-            tuple(p.accuracy for p in there if p.accuracy is not None),
-            tuple(p.n for p in there),
+    text: str
+    metric: Metric
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    each: Each = "all"
+    share: Share = "every"
+    near: float | None = None
+
+    @property
+    def rule(self) -> str:
+        metric, each = self.metric.upper(), EACH[self.each]
+        ours, theirs = (" and ".join(map(label, names)) for names in (self.ours, self.theirs[:1]))
+        theirs = theirs if len(self.theirs) == 1 else "each of the others"
+        if self.near is not None:
+            most = f"within {100 * self.near:g} points of 0"
+            return f"{metric} of {ours} less that of {theirs}, {each}: 95 % interval {most}"
+        side = "below" if self.metric == "ece" else "above"
+        return (
+            f"{metric} of {ours} {side} that of {theirs}, {each}: 95 % interval of the "
+            f"difference {side} 0{SHARES[self.share]}"
         )
 
-    def correlation(self) -> float | None:
-        """Pearson's r of level and accuracy, over levels with at least ENOUGH responses."""
-        kept = [i for i, n in enumerate(self.n) if n >= ENOUGH]
-        x = np.array([self.levels[i] for i in kept])
-        y = np.array([self.accuracy[i] for i in kept])
-        if len(kept) < 3 or np.ptp(x) == 0:
-            return None
-        if np.ptp(y) == 0:
-            return 0.0  # a flat line neither falls nor rises
-        return float(np.corrcoef(x, y)[0, 1])
+
+WHITEBOX = (
+    Claim(
+        "DTC is better calibrated on average than every baseline.",
+        "ece",
+        ours=("dtc_lin", "dtc_prod"),
+        theirs=BASELINES,
+    ),
+    Claim(
+        "DTC prod has the best average ranking.",
+        "auroc",
+        ours=("dtc_prod",),
+        theirs=(*BASELINES, "length"),
+    ),
+    Claim(
+        "UQAC with the trajectory's mean probability has a lower average ECE than UQAC.",
+        "ece",
+        ours=("uqac_mean",),
+        theirs=("uqac_attn",),
+    ),
+)
+BLACKBOX = (
+    Claim(
+        "DTC lin has a lower ECE than the stated confidence on every benchmark.",
+        "ece",
+        ours=("dtc_lin",),
+        theirs=("verbalized",),
+        each="cell",
+    ),
+    Claim("DTC prod ranks better than DTC lin.", "auroc", ours=("dtc_prod",), theirs=("dtc_lin",)),
+)
+VERBALIZED = (
+    Claim(
+        "DTC lowers the ECE of the stated confidence in every case.",
+        "ece",
+        ours=("verbalized_dtc",),
+        theirs=("verbalized",),
+        each="cell",
+    ),
+    Claim(
+        "DTC changes the AUROC of the stated confidence little.",
+        "auroc",
+        ours=("verbalized_dtc",),
+        theirs=("verbalized",),
+        each="cell",
+        near=LITTLE,
+    ),
+    Claim(
+        "DTC sometimes improves the AUROC of the stated confidence.",
+        "auroc",
+        ours=("verbalized_dtc",),
+        theirs=("verbalized",),
+        each="cell",
+        share="some",
+    ),
+)
+PILOT = (
+    Claim(
+        "Replacing the selected probabilities by the trajectory's mean lowers UQAC's ECE "
+        "everywhere.",
+        "ece",
+        ours=("uqac_mean",),
+        theirs=("uqac_attn",),
+        each="generator",
+    ),
+    Claim(
+        "Replacing the selected probabilities by one constant generally lowers UQAC's ECE too.",
+        "ece",
+        ours=("uqac_global",),
+        theirs=("uqac_attn",),
+        each="generator",
+        share="most",
+    ),
+)
 
 
-def whitebox(evaluations: Sequence[Evaluation]) -> tuple[Finding, ...]:
-    low_ece = {name: -value for name, value in _means(evaluations, "ece").items()}
-    return (
-        _against_baselines(
-            "DTC is better calibrated on average than every baseline.",
-            "mean ECE of DTC lin and of DTC prod below that of each unsupervised baseline",
-            low_ece,
-            ours=("dtc_lin", "dtc_prod"),
-            rivals=BASELINES,
-        ),
-        _against_baselines(
-            "DTC prod has the best average ranking.",
-            "mean AUROC of DTC prod above that of each unsupervised baseline and of length",
-            _means(evaluations, "auroc"),
-            ours=("dtc_prod",),
-            rivals=(*BASELINES, "length"),
-        ),
-        _against_baselines(
-            "UQAC with the trajectory's mean probability has a lower average ECE than UQAC.",
-            "mean ECE of UQAC mean below that of UQAC attn",
-            low_ece,
-            ours=("uqac_mean",),
-            rivals=("uqac_attn",),
-        ),
-    )
+def found_in(cells: Cells, claims: Sequence[Claim]) -> tuple[Finding, ...]:
+    """What the cells of a table say about claims."""
+    return tuple(_found(claim, cells) for claim in claims)
 
 
-def _against_baselines(
-    claim: str,
-    rule: str,
-    goodness: Mapping[str, float],
-    *,
-    ours: Sequence[str],
-    rivals: Sequence[str],
-) -> Finding:
-    """Whether each of ours beats each rival; undecided where one of ours, or every rival, has none.
-
-    `goodness` is higher for better, so an ECE comes negated.
-    """
-    there = [name for name in rivals if name in goodness]
-    lacking = [label(name) for name in ours if name not in goodness]
-    if lacking or not there:
-        return Finding(claim, rule, None, f"no figure for {', '.join(lacking) or 'any baseline'}")
-    best = max(there, key=lambda name: goodness[name])
-    figures = ", ".join(f"{label(name)} {_points(abs(goodness[name]))}" for name in ours)
-    rival = f"{label(best)} {_points(abs(goodness[best]))}"
-    holds = min(goodness[name] for name in ours) > goodness[best]
-    return Finding(claim, rule, holds, f"{figures}; best of the others: {rival}")
-
-
-def blackbox(cases: Cases) -> tuple[Finding, ...]:
-    lin, prod = _mean_auroc(cases, "dtc_lin"), _mean_auroc(cases, "dtc_prod")
-    return (
-        _lower_ece(
-            "DTC lin has a lower ECE than the stated confidence on every benchmark.",
-            _differences(cases, "dtc_lin", "verbalized", "ece"),
-        ),
-        Finding(
-            "DTC prod ranks better than DTC lin.",
-            "mean AUROC over all protocols and benchmarks higher",
-            None if lin is None or prod is None else prod > lin,
-            "not measured"
-            if lin is None or prod is None
-            else f"DTC prod {_points(prod)}, DTC lin {_points(lin)}",
-        ),
-    )
+def _found(claim: Claim, cells: Cells) -> Finding:
+    lacking = [
+        label(name)
+        for name in claim.ours
+        if all(cells.figure(cell, name, claim.metric) is None for cell in cells.cells)
+    ]
+    if lacking:
+        return Finding(claim.text, claim.rule, None, f"no figure for {' and '.join(lacking)}")
+    several = len(claim.ours) + len(claim.theirs) > 2
+    compared: list[Compared] = []
+    for name, members in _members(claim, cells).items():
+        for ours in claim.ours:
+            for theirs in claim.theirs:
+                pairs = [
+                    (a, b)
+                    for cell in members
+                    if (a := cells.figure(cell, ours, claim.metric)) is not None
+                    and (b := cells.figure(cell, theirs, claim.metric)) is not None
+                ]
+                if pairs:
+                    difference = mean_of([a.less(b) for a, b in pairs])
+                    models = f"{label(ours)} less {label(theirs)}" if several else ""
+                    where = ", ".join(filter(None, [models, name])) or claim.metric.upper()
+                    compared.append(_compared(claim, where, difference))
+    return judged(claim.text, claim.rule, compared, share=claim.share)
 
 
-def verbalized(cases: Cases) -> tuple[Finding, ...]:
-    ece, auroc = (
-        _differences(cases, "verbalized_dtc", "verbalized", metric) for metric in ("ece", "auroc")
-    )
-    return (
-        _lower_ece("DTC lowers the ECE of the stated confidence in every case.", ece),
-        Finding(
-            "DTC changes the AUROC of the stated confidence little, and sometimes improves it.",
-            f"by at most {_points(LITTLE)} points in every case, and upwards in some",
-            max(map(abs, auroc)) <= LITTLE and max(auroc) > 0 if auroc else None,
-            _range_text(auroc, "AUROC"),
-        ),
-    )
+def _compared(claim: Claim, name: str, difference: Figure) -> Compared:
+    if claim.near is not None:
+        return within(name, difference, claim.near)
+    return (below if claim.metric == "ece" else above)(name, difference)
+
+
+def _members(claim: Claim, cells: Cells) -> dict[str, list[Cell]]:
+    """The cells that each comparison is about, by its name."""
+    generators = {cell.group.generator for cell in cells.cells}
+    found: dict[str, list[Cell]] = {}
+    for cell in cells.cells:
+        group = cell.group
+        model = short(group.generator)
+        name = {
+            "all": "",
+            "generator": model,
+            "cell": ", ".join(
+                [*([model] if len(generators) > 1 else []), cell.way, group.benchmark]
+            ),
+        }[claim.each]
+        found.setdefault(name, []).append(cell)
+    return found
 
 
 def falls_with_count(trends: Sequence[Trend], what: str) -> Finding:
-    found = {trend.name: trend.correlation() for trend in trends}
-    falls = [None if r is None else r <= ALMOST for r in found.values()]
-    return Finding(
+    return judged(
         f"Accuracy falls almost monotonically as the {what} rises.",
-        f"correlation of accuracy with the {what} at most {ALMOST} for every pair, over levels "
-        f"with {ENOUGH} or more responses",
-        _all_of(falls),
-        "; ".join(
-            f"{name} r = {r:.3f}" if r is not None else f"{name}: too few levels"
-            for name, r in found.items()
-        )
-        or "no pair has a theta",
+        f"correlation of accuracy with the {what}, over levels with {ENOUGH} or more responses: "
+        f"95 % interval below {ALMOST} for every pair",
+        [trend.compared() for trend in trends],
+        nothing="no pair has a theta",
+        unit="",
     )
 
 
-def pilot(ece: Mapping[str, Mapping[str, float]]) -> tuple[Finding, ...]:
-    """`ece` is generator -> estimator -> mean ECE over benchmarks, without what has none."""
-
-    def finding(claim: str, rule: str, estimator: str, *, every: bool) -> Finding:
-        gains = {
-            generator: means["uqac_attn"] - means[estimator]
-            for generator, means in ece.items()
-            if {"uqac_attn", estimator} <= means.keys()
-        }
-        if not gains:
-            return Finding(claim, rule, None, "no generator has both figures")
-        lower = sum(gain > 0 for gain in gains.values())
-        text = ", ".join(f"{short(g)} {100 * gain:+.1f}" for g, gain in gains.items())
-        holds = lower == len(gains) if every else 2 * lower > len(gains)
-        return Finding(claim, rule, holds, f"ECE lower by (points): {text}")
-
-    return (
-        finding(
-            "Replacing the selected probabilities by the trajectory's mean lowers UQAC's ECE "
-            "everywhere.",
-            "lower for every generator",
-            "uqac_mean",
-            every=True,
-        ),
-        finding(
-            "Replacing the selected probabilities by one constant generally lowers UQAC's ECE too.",
-            "lower for more than half of the generators",
-            "uqac_global",
-            every=False,
-        ),
+def similar_across_auxiliaries(cells: Mapping[tuple[str, str], tuple[Best, Figure]]) -> Finding:
+    """`cells` is (row, auxiliary) -> the best theta, and its ECE as a figure."""
+    compared: list[Compared] = []
+    pairs = list(cells)
+    for place, (row, first) in enumerate(pairs):
+        for other, second in pairs[place + 1 :]:
+            if other == row:
+                difference = cells[row, first][1].less(cells[row, second][1])
+                name = f"{short(row)} with {short(first)} less with {short(second)}"
+                compared.append(within(name, difference, SIMILAR))
+    return judged(
+        "The lowest ECE is similar across auxiliary sizes.",
+        f"lowest ECEs of any two auxiliaries in a row of the map: 95 % interval of the difference "
+        f"within {100 * SIMILAR:g} points of 0, each at its own best theta",
+        compared,
+        nothing="no row has two auxiliaries",
     )
 
 
-def similar_across_auxiliaries(cells: Mapping[tuple[str, str], Best]) -> tuple[Finding, ...]:
-    """`cells` is (row, auxiliary) -> the best theta with its ECE and AUROC."""
-    spread: dict[str, float] = {}
-    for row in dict.fromkeys(r for r, _ in cells):
-        eces = [best.ece for (r, _), best in cells.items() if r == row]
-        if len(eces) > 1:
-            spread[row] = max(eces) - min(eces)
-    return (
-        Finding(
-            "The lowest ECE is similar across auxiliary sizes.",
-            "lowest and highest differ by at most 5 points in every row of the map",
-            max(spread.values()) <= 0.05 if spread else None,
-            "; ".join(f"{short(row)} {_points(s)} points apart" for row, s in spread.items())
-            or "no row has two auxiliaries",
-        ),
-    )
-
-
-def near_minimum(surfaces: Mapping[str, tuple[Surface, float]], value: int) -> Finding:
-    """`surfaces` is generator -> mean surface and the theta in use."""
-    texts: list[str] = []
-    near: list[bool | None] = []
-    parameter = "n"
-    for name, (surface, theta) in surfaces.items():
-        parameter = surface.parameter
-        if surface.reason is not None:
-            near.append(None)
-            texts.append(f"{short(name)}: {surface.reason}")
+def near_minimum(swept: Sequence[Swept], value: int) -> Finding:
+    """Whether no other value is better by more than NEAR, for each generator."""
+    parameter = swept[0].parameter if swept else "n"
+    compared: list[Compared] = []
+    for one in swept:
+        if one.reason is not None:
+            compared.append(Compared(short(one.generator), 0.0, reason=one.reason))
             continue
-        row = surface.ece[int(np.argmin(np.abs(surface.thetas - theta)))]
-        here, best = row[surface.values.index(value)], int(np.argmin(row))
-        near.append(bool(here - row[best] <= NEAR))
-        texts.append(
-            f"{short(name)} {_points(here)} against {_points(row[best])} at "
-            f"{parameter} = {surface.values[best]}"
-        )
-    return Finding(
+        here = one.figures[value]
+        compared += [
+            below(
+                f"{short(one.generator)}, {parameter} = {value} less {parameter} = {other}",
+                here.less(there),
+                NEAR,
+            )
+            for other, there in one.figures.items()
+            if other != value
+        ]
+    return judged(
         f"{parameter} = {value} is near the minimum of ECE at the theta in use.",
-        f"mean ECE within {_points(NEAR)} points of the lowest over {parameter}, for every "
-        "generator",
-        _all_of(near),
-        "; ".join(texts),
+        f"mean ECE above that of no other {parameter} by more than {100 * NEAR:g} points, for "
+        f"every generator: 95 % interval of each difference below {100 * NEAR:g}",
+        compared,
+        nothing="no generator was swept",
     )
 
 
-def steadier_theta(best: Mapping[str, Sequence[Sequence[Best]]]) -> Finding:
-    """`best` is divergence -> for each benchmark, the best theta of each generator."""
-    thetas = {
-        name: [[one.theta for one in found] for found in benchmarks if len(found) > 1]
-        for name, benchmarks in best.items()
-    }
-    spread = {
-        name: float(np.mean([np.std(each) / np.mean(each) for each in benchmarks]))
-        for name, benchmarks in thetas.items()
-        if benchmarks
-    }
-    rivals = [spread[name] for name in ("kl_pq", "kl_qp") if name in spread]
+def steadier_theta(spreads: Mapping[str, Spread]) -> Finding:
+    """`spreads` is divergence -> how far its best theta varies between generators."""
+    claim = "JSD's best theta is steadier than KL's."
+    rule = (
+        "relative spread (sd / mean) of the best theta over generators, mean over benchmarks, of "
+        "JSD less that of either KL: 95 % interval below 0; theta searched anew in each resample"
+    )
     names = {"jsd": "JSD", "kl_pq": "forward KL", "kl_qp": "reverse KL"}
-    texts: list[str] = []
-    for name, value in spread.items():
-        found = [one for benchmark in best[name] for one in benchmark]
-        thetas, edges = [one.theta for one in found], sum(one.at_edge for one in found)
-        texts.append(
-            f"{names[name]} {value:.2f} (best theta {min(thetas):g} to {max(thetas):g} bits"
-            + (f", {edges} of {len(found)} at an end of the grid)" if edges else ")")
-        )
-    return Finding(
-        "JSD's best theta is steadier than KL's.",
-        "relative spread (sd / mean) of the best theta over generators, mean over benchmarks, "
-        "lower for JSD than for either KL",
-        spread["jsd"] < min(rivals) if "jsd" in spread and rivals else None,
-        "; ".join(texts) or "no benchmark has two generators",
+    rivals = [name for name in ("kl_pq", "kl_qp") if name in spreads and "jsd" in spreads]
+    found = judged(
+        claim,
+        rule,
+        [
+            below(f"JSD less {names[name]}", spreads["jsd"].figure.less(spreads[name].figure))
+            for name in rivals
+        ],
+        nothing="no benchmark has two generators",
+        unit="",
     )
+    texts = [f"{names[name]} {spread.text()}" for name, spread in spreads.items()]
+    return Finding(claim, rule, found.holds, "; ".join([*texts, found.number]), found.compared)
 
 
 def not_only_length(rows: Sequence[tuple[Counted, float]]) -> Finding:
     """`rows` are counted responses with the theta in use; each is compared within itself."""
     claim = "The count is not only length."
     rule = (
-        "within quintiles of equal length the count has a higher AUROC than length has there; the "
-        "95 % interval of the difference lies above 0"
+        "within quintiles of equal length, AUROC of the count above that of length: 95 % interval "
+        "of the difference above 0"
     )
     # Benchmarks from files may use the same ids for other problems.
     found = within_length(
@@ -299,68 +298,16 @@ def not_only_length(rows: Sequence[tuple[Counted, float]]) -> Finding:
     if found is None:
         number = "no bin of equal length holds both right and wrong responses"
         return Finding(claim, rule, None, number)
-    if found.problems < 2:
-        return Finding(claim, rule, None, "an interval needs more than one problem")
-    return Finding(
-        claim,
-        rule,
-        found.gain_low > 0,
-        f"{_points(found.count)} (95 % interval {_points(found.low)} to {_points(found.high)}) "
-        f"within bins of equal length, where length itself has {_points(found.length)}; "
-        f"difference {100 * found.gain_low:+.1f} to {100 * found.gain_high:+.1f}",
+    name, gain = "count less length", found.count - found.length
+    number = (
+        f"{100 * found.count:.1f} (95 % interval {100 * found.low:.1f} to {100 * found.high:.1f}) "
+        f"within bins of equal length, where length itself has {100 * found.length:.1f}"
     )
-
-
-def _all_of(parts: Sequence[bool | None]) -> bool | None:
-    """False where any is; else None where any is unknown or there is none at all."""
-    if False in parts:
-        return False
-    return None if not parts or None in parts else True
-
-
-def _means(evaluations: Sequence[Evaluation], metric: str) -> dict[str, float]:
-    """estimator -> mean over generators and benchmarks, of those that have the figure."""
-    found: dict[str, list[float]] = {}
-    for e in evaluations:
-        value = getattr(e, metric)
-        if value is not None:
-            found.setdefault(e.estimator, []).append(value)
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
-def _differences(cases: Cases, ours: str, theirs: str, metric: str) -> list[float]:
-    """Ours less theirs for each protocol and benchmark that has both."""
-    both = [
-        (getattr(found, metric), getattr(other, metric))
-        for (protocol, benchmark, estimator), found in cases.items()
-        if estimator == ours and (other := cases.get((protocol, benchmark, theirs))) is not None
-    ]
-    return [a - b for a, b in both if a is not None and b is not None]
-
-
-def _mean_auroc(cases: Cases, estimator: str) -> float | None:
-    found = [m.auroc for (_, _, e), m in cases.items() if e == estimator and m.auroc is not None]
-    return float(np.mean(found)) if found else None
-
-
-def _lower_ece(claim: str, differences: Sequence[float]) -> Finding:
-    lower = sum(d < 0 for d in differences)
-    counted = f"lower in {lower} of {len(differences)} cases; " if differences else ""
-    return Finding(
-        claim,
-        "ECE lower in every case (protocol x benchmark)",
-        lower == len(differences) if differences else None,
-        counted + _range_text(differences, "ECE"),
-    )
-
-
-def _range_text(differences: Sequence[float], what: str) -> str:
-    if not differences:
-        return "not measured"
-    low, mean, high = min(differences), float(np.mean(differences)), max(differences)
-    span = f"{100 * low:+.1f} to {100 * high:+.1f} points"
-    return f"{what} changes by {span}, {100 * mean:+.1f} on average"
-
-
-def _points(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
+    if found.problems < FEWEST_PROBLEMS:
+        reason = f"{found.problems} problems, and an interval needs {FEWEST_PROBLEMS}"
+        only = Compared(name, gain, reason=reason)
+    else:
+        low, high = found.gain_low, found.gain_high
+        only = Compared(name, gain, low, high, True if low > 0 else False if high < 0 else None)
+    judgement = judged(claim, rule, [only])
+    return Finding(claim, rule, judgement.holds, f"{number}; {judgement.number}", (only,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,12 @@ from divtok.paper.figures import by_size, figure_title
 from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, left_out, responses, short
+from divtok.paper.trends import Trend
 from divtok.records import Interval
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
 RATIO_BINS = 10
+HIGHEST = 10  # all higher counts are taken together
 NOTHING = "no pair has a theta and usable responses"
 PERCENT = (-3.0, 103.0)  # room for whole markers at both ends
 
@@ -46,7 +48,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         series = {p.name: accuracy_by_count(p.count, p.correct, p.problem_id) for p in pooled}
         drawn = sum(len(panel.lines) for panel in panels)  # one legend: no look twice
         panels.append(_count_panel(title, series, first=drawn))
-        trends = [claims.Trend.of(name, points) for name, points in series.items()]
+        trends = [_count_trend(p) for p in pooled]
         findings.append(_named(claims.falls_with_count(trends, "count"), title))
     about = f"{_responses(recipe, material, duals=(False, True))}; bars: 95 % intervals"
     display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),), about)
@@ -68,7 +70,7 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     left = _count_panel("count", by_count)
     lines = [_ratio_line(bins, i) for i, bins in enumerate(by_ratio)]
     right = _panel("ratio", "divergent tokens per 100 reasoning tokens", lines)
-    trends = [claims.Trend.of(name, points) for name, points in by_count.items()]
+    trends = [_count_trend(p) for p in pooled]
     about = f"{_responses(recipe, material, duals=(recipe.dual,))}; bars: 95 % intervals"
     rows = [
         (rows, theta)
@@ -124,8 +126,14 @@ def _pooled(recipe: Recipe, material: Material, *, dual: bool) -> list[Pooled]:
 class RatioBins:
     """Accuracy in quantile bins of the ratio, and its interval in each of them."""
 
-    trend: claims.Trend
+    trend: Trend
     intervals: tuple[Interval, ...]
+
+
+def _count_trend(pooled: Pooled) -> Trend:
+    levels = range(HIGHEST + 2)
+    which = np.minimum(pooled.count, levels[-1])
+    return Trend.of(pooled.name, levels, which, pooled.correct, pooled.problem_id)
 
 
 def _ratio_bins(pooled: Pooled) -> RatioBins:
@@ -136,11 +144,12 @@ def _ratio_bins(pooled: Pooled) -> RatioBins:
     bins = [which == number for number in np.unique(which)]
     problem = problem_numbers(pooled.problem_id)
     return RatioBins(
-        claims.Trend(
+        Trend.of(
             pooled.name,
-            tuple(float(ratio[b].mean()) for b in bins),
-            tuple(float(pooled.correct[b].mean()) for b in bins),
-            tuple(int(b.sum()) for b in bins),
+            [float(ratio[b].mean()) for b in bins],
+            np.unique(which, return_inverse=True)[1],
+            pooled.correct,
+            pooled.problem_id,
         ),
         tuple(share_interval(pooled.correct[b], problem[b]) for b in bins),
     )
@@ -224,5 +233,4 @@ def _in_the_paper() -> str:
 
 
 def _named(finding: Finding, where: str) -> Finding:
-    claim = finding.claim.removesuffix(".")
-    return Finding(f"{claim} ({where}).", finding.rule, finding.holds, finding.number)
+    return replace(finding, claim=f"{finding.claim.removesuffix('.')} ({where}).")

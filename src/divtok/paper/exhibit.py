@@ -10,17 +10,33 @@ from divtok.report.tables import ReportTable
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """One comparison that a claim is about: a difference with its 95 % interval by problem.
+
+    `holds` is None where the interval does not decide, or where `reason` says why there is none.
+    """
+
+    name: str
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    holds: bool | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A claim of the paper, and whether it holds on these runs.
 
     `rule` is what "holds" was taken to mean, and `number` what was measured. `holds` is None where
-    the runs cannot decide, and then `number` says why.
+    the runs cannot decide, and then `number` says why. `compared` has every comparison behind it.
     """
 
     claim: str
     rule: str
     holds: bool | None
     number: str
+    compared: tuple[Compared, ...] = ()
 
     @property
     def verdict(self) -> str:

@@ -11,6 +11,7 @@ from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, short
+from divtok.paper.tables import cells_of
 from divtok.planning.model_sizes import find_model
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import MadeOf, ReliabilityDisplay
@@ -46,7 +47,8 @@ def pilot(recipe: Recipe, material: Material) -> Exhibit:
         about=f"{sum(sizes.values()):,} responses; means over benchmarks, balanced draws",
     )
     caption = "Mean over the benchmarks of balanced ECE. Lower is better."
-    return Exhibit(recipe, figures=(display,), findings=claims.pilot(ece), caption=caption)
+    findings = claims.found_in(cells_of(material.runs(recipe)), claims.PILOT)
+    return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
 
 
 def calibration(recipe: Recipe, material: Material) -> Exhibit:

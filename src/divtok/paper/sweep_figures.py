@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError
+from divtok.evaluate.paired import Figure, mean_of
 from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.surfaces import (
     Best,
@@ -27,6 +28,14 @@ from divtok.paper.run_tables import (
     on_grid,
     responses,
     short,
+)
+from divtok.paper.swept import (
+    THETA_RESAMPLES,
+    Spread,
+    Swept,
+    ece_at,
+    resamples_of,
+    spread_of,
 )
 from divtok.report.maps import HeatMap, MapsDisplay
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
@@ -74,7 +83,7 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
     )
     if at_edge:
         caption += f" At an end of the grid: {', '.join(at_edge)}."
-    findings = claims.similar_across_auxiliaries(cells)
+    findings = (claims.similar_across_auxiliaries(_as_figures(cells, pairs)),)
     return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
 
 
@@ -105,7 +114,8 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
     """ECE and AUROC against theta, for tokens chosen by JSD and by either KL."""
     chosen = [(run, rows) for run, rows in _chosen(recipe, material) if run.is_scored_pair(rows)]
     columns: list[tuple[Panel, ...]] = []
-    best: dict[str, list[list[Best]]] = {}
+    spreads: dict[str, Spread] = {}
+    resamples = resamples_of([rows for _, rows in chosen], resamples=THETA_RESAMPLES)
     for kind in PAPER_DIVERGENCES:
         curves = [
             (
@@ -115,11 +125,15 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
             )
             for run, rows in chosen
         ]
-        by_benchmark: dict[str, list[Best]] = {}
-        for _, benchmark, surface in curves:
-            found = best_theta(surface, 10)
-            by_benchmark.setdefault(benchmark, []).extend([] if found is None else [found])
-        best[kind] = list(by_benchmark.values())
+        best = [
+            (rows, found)
+            for (_, rows), (_, _, surface) in zip(chosen, curves, strict=True)
+            if (found := best_theta(surface, 10)) is not None
+        ]
+        bins = chosen[0][0].protocol.bins if chosen else 0
+        spread = spread_of(best, kind, resamples, bins)
+        if spread is not None:
+            spreads[kind] = spread
         columns.append(_metric_panels(curves, 10, title=DIVERGENCES.get(kind).label))
     rows_of_panels = tuple(zip(*columns, strict=True))
     readers = dict.fromkeys(short(rows.q) for _, rows in chosen)
@@ -129,7 +143,7 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
         figures=(
             PanelsDisplay(_name(recipe), figure_title(recipe, material), rows_of_panels, about),
         ),
-        findings=(claims.steadier_theta(best),),
+        findings=(claims.steadier_theta(spreads),),
         caption="DTC lin, n = 10; every divergence in bits; balanced draws. " + left_out(chosen),
     )
 
@@ -145,6 +159,7 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
         if run.is_scored_pair(rows):
             scored.setdefault(rows.generator, []).append((run, rows))
     missing: list[str] = []
+    compared: list[Swept] = []
     for generator, members in scored.items():
         swept = [
             sweep_lin(rows, n=values, protocol=run.protocol)
@@ -152,7 +167,13 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
             else sweep_prod(rows, k=values, protocol=run.protocol)
             for run, rows in members
         ]
-        surfaces[generator] = mean_surface(swept), members[0][0].config.theta
+        theta = members[0][0].config.theta
+        surfaces[generator] = mean_surface(swept), theta
+        those = [
+            (rows, surface, run.protocol)
+            for (run, rows), surface in zip(members, swept, strict=True)
+        ]
+        compared.append(Swept.of(generator, those, theta))
         missing += [
             f"{short(generator)} on {rows.benchmark}"
             for (_, rows), surface in zip(members, swept, strict=True)
@@ -179,8 +200,26 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
     caption += left_out(members)
     if missing:
         caption += f" Without those that have no balanced draw: {', '.join(missing)}."
-    findings = (claims.near_minimum(surfaces, default),)
+    findings = (claims.near_minimum(compared, default),)
     return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
+
+
+def _as_figures(
+    cells: Mapping[tuple[str, str], Best],
+    pairs: Mapping[tuple[str, str], Sequence[tuple[FinishedRun, Counted]]],
+) -> dict[tuple[str, str], tuple[Best, Figure]]:
+    """The lowest ECE of each cell of a map, resampled at the theta that gave it."""
+    resamples = resamples_of([rows for of in pairs.values() for _, rows in of])
+    found: dict[tuple[str, str], tuple[Best, Figure]] = {}
+    for pair, best in cells.items():
+        swept = [(rows, sweep_lin(rows, protocol=run.protocol), run) for run, rows in pairs[pair]]
+        figures = [
+            ece_at(resamples, rows, surface, best.theta, 10, run.protocol)
+            for rows, surface, run in swept
+            if surface.reason is None
+        ]
+        found[pair] = best, mean_of(figures)
+    return found
 
 
 def _name(recipe: Recipe) -> str:

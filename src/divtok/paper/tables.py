@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from divtok.errors import DataError
-from divtok.paper import claims
-from divtok.paper.claims import Case, Cases, Metrics
+from divtok.paper import cells, claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import (
     NO_ESTIMATOR,
@@ -41,6 +40,19 @@ _STATED = (("", "verbalized"), *_DTC)
 _WITH_DTC = (("", "verbalized"), ("w/ DTC", "verbalized_dtc"))
 
 
+class Metrics(NamedTuple):
+    """One method under one protocol on one benchmark; None where there is no figure."""
+
+    accuracy: float | None = None
+    ece: float | None = None
+    auroc: float | None = None
+
+
+# (protocol, benchmark, estimator) -> its metrics; estimator None: accuracy alone
+Case = tuple[str, str, str | None]
+Cases = Mapping[Case, Metrics]
+
+
 def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     """ECE and AUROC of every estimator, generators within benchmarks."""
     runs = material.runs(recipe)
@@ -61,7 +73,9 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
             for metric in ("natural_ece", "brier")
         ),
     ]
-    return Exhibit(recipe, tables=tuple(tables), findings=claims.whitebox(evaluations))
+    return Exhibit(
+        recipe, tables=tuple(tables), findings=claims.found_in(cells_of(runs), claims.WHITEBOX)
+    )
 
 
 def blackbox(recipe: Recipe, material: Material) -> Exhibit:
@@ -75,7 +89,9 @@ def blackbox(recipe: Recipe, material: Material) -> Exhibit:
         for name, estimator in (_PLAIN if protocol == "cot" else _STATED)
     ]
     table = _method_table("Black-box", rows, runs, ours, theirs, with_accuracy=True)
-    return Exhibit(recipe, tables=(table,), findings=claims.blackbox(ours))
+    return Exhibit(
+        recipe, tables=(table,), findings=claims.found_in(cells_of(runs), claims.BLACKBOX)
+    )
 
 
 def verbalized(recipe: Recipe, material: Material) -> Exhibit:
@@ -86,7 +102,19 @@ def verbalized(recipe: Recipe, material: Material) -> Exhibit:
     rows = [(protocol, *method) for protocol in _protocols(runs) for method in _WITH_DTC]
     title = "Stated confidence with DTC"
     table = _method_table(title, rows, runs, ours, theirs, with_accuracy=False)
-    return Exhibit(recipe, tables=(table,), findings=claims.verbalized(ours))
+    return Exhibit(
+        recipe, tables=(table,), findings=claims.found_in(cells_of(runs), claims.VERBALIZED)
+    )
+
+
+def cells_of(runs: Sequence[FinishedRun]) -> cells.Cells:
+    """What the claims about a table compare."""
+    found = [
+        cells.Cell(run.config.protocol_for(group.benchmark), group)
+        for run in runs
+        for group in run.groups
+    ]
+    return cells.Cells(found, runs[0].protocol)
 
 
 def _beside(

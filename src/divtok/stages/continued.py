@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from divtok.config.engines import engine_setups
 from divtok.config.joined import joined, kept
@@ -56,6 +56,12 @@ def check_joins(run: Run, config: RunConfig) -> None:
         )
     before = _by_benchmark(stored[SECTION], stored.get("problems", {}).get("benchmarks", {}))
     given = as_stored(_by_benchmark(generation_identity(config), ()), before)
+    left_out = _left_out(before, given)
+    if left_out:
+        raise StoreError(
+            f"{run.path} cannot go on without {' and '.join(left_out)}: it has their responses.",
+            next_step=f"Name them, too. {ANOTHER_RUN}",
+        )
     found = [*_subset(stored_config(run), config), *_apart(before, given)]
     if found:
         raise StoreError(
@@ -129,16 +135,30 @@ def _subset(before: RunConfig, given: RunConfig) -> list[str]:
     return found
 
 
+def _left_out(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The generators and benchmarks of the stored identity that are not given."""
+    found: list[str] = []
+    for part, noun in (("samples", "generator"), ("protocol", "benchmark")):
+        names = [name for name in stored.get(part, {}) if name not in given[part]]
+        if names:
+            found.append(f"its {noun if len(names) == 1 else noun + 's'} {', '.join(names)}")
+    return found
+
+
 def _apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """What of the stored identity is given otherwise, in the words of the config."""
     found: dict[str, set[str]] = {}  # what differs -> the models or benchmarks it does so for
+    of: dict[str, set[str]] = {}  # -> all of them
     for difference in differences(stored, given):
-        if not _grows(difference, stored):
+        # Each generator's sampling repeats the run's seed, which is compared by itself.
+        repeated = difference.path[0] == "sampling" and difference.path[-1] == "seed"
+        if not _grows(difference, stored) and not repeated:
             what, where = _in_words(difference, weights="dtype" in stored)
             found.setdefault(what, set()).add(where)
-    groups = {len(stored[part]) for part in ("sampling", "protocol") if part in stored}
+            known = stored.get(difference.path[0])
+            of[what] = set(cast(Mapping[str, Any], known)) if isinstance(known, Mapping) else set()
     return [
-        what if not any(where) or len(where) in groups else f"{what} of {', '.join(sorted(where))}"
+        what if not any(where) or where == of[what] else f"{what} of {', '.join(sorted(where))}"
         for what, where in found.items()
     ]
 

@@ -109,7 +109,7 @@ def _children(value: Any) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
 
 
-_DIGEST = re.compile(r"[0-9a-f]{12,}")
+_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{12,}")
 
 
 @dataclass(frozen=True, slots=True)
