@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divtok.cli.options import LimitOption, config_from
-from divtok.cli.printing import leave_if_failed, print_results
+from divtok.cli.printing import leave_if_failed, print_results, put_filled
 from divtok.config.run import RunConfig
 from divtok.progress import say
 from divtok.records import Evaluation
@@ -87,51 +87,55 @@ def _coloured(example: Example, theta: float) -> Text:
 
 
 def _explain(found: Results, config: RunConfig, store: Run) -> None:
-    put(
-        f"""
-What to look at
-{_compare(found.evaluations)}
-{_believe(found.groups)}
-- theta = {config.theta:g} bits was chosen on a separate fitting set (divtok fit tiny), never on
-  these problems.
-- Pictures: {store.report / "figures"}. Start with {store.report / "README.md"}.
-- Rows: divtok show {store.path} --least-trusted 5, or divtok export {store.path} --format csv.
-- Your own models: divtok run --generator P --auxiliary Q, or see the tutorial in docs/."""
-    )
+    put("\nWhat to look at")
+    for point in (
+        *_compare(found.evaluations),
+        _believe(found.groups),
+        f"theta = {config.theta:g} bits was chosen on a separate fitting set (divtok fit tiny), "
+        "never on these problems.",
+        f"Pictures: {store.report / 'figures'}. Start with {store.report / 'README.md'}.",
+        f"Rows: divtok show {store.path} --least-trusted 5, or divtok export {store.path}.",
+        "Your own models: divtok run --generator P --auxiliary Q, or see the tutorial in docs/.",
+    ):
+        put_filled(f"- {point}", indent="  ")
 
 
-def _compare(evaluations: list[Evaluation]) -> str:
+def _compare(evaluations: list[Evaluation]) -> list[str]:
     if all(evaluation.auroc is None for evaluation in evaluations):
-        return (
-            "- There are no balanced figures: each benchmark has right answers only, or wrong\n"
-            "  ones only. Take more problems, with --limit."
-        )
+        return [
+            "There are no balanced figures: each benchmark has right answers only, or wrong ones "
+            "only. Take more problems, with --limit."
+        ]
     eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *OURS)}
     ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *OURS)}
     baseline = min(BASELINES, key=lambda name: eces[name])
     ours = min(OURS, key=lambda name: eces[name])
     ranking = max(BASELINES, key=lambda name: ranks[name])
-    return f"""\
-- Ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches
-  {100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens,
-  {100 * ranks["dtc_prod"]:.1f}.
-- Calibration on balanced draws, of which half are right, as in the paper (ECE, how far a stated
-  confidence is from the share of right answers): the best baseline, {baseline}, is off by
-  {100 * eces[baseline]:.1f} points; {ours} by {100 * eces[ours]:.1f}."""
+    return [
+        f"Ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches "
+        f"{100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens, "
+        f"{100 * ranks['dtc_prod']:.1f}.",
+        "Calibration on balanced draws, of which half are right, as in the paper (ECE, how far a "
+        "stated confidence is from the share of right answers): the best baseline, "
+        f"{baseline}, is off by {100 * eces[baseline]:.1f} points; {ours} by "
+        f"{100 * eces[ours]:.1f}.",
+    ]
 
 
 def _believe(groups: list[ScoredGroup]) -> str:
     """Whether the number can be taken as it is: that depends on how often a generator is right."""
     from divtok.evaluate.overall import prevalences
 
-    lines = ["- As the responses are, the same number fits one generator and not another:"]
-    for found in prevalences(groups):
-        if found.accuracy is not None and "dtc_lin" in found.says:
-            lines.append(
-                f"  {found.generator} is right {100 * found.accuracy:.0f} % of the time, and "
-                f"dtc_lin says {100 * found.says['dtc_lin']:.0f} %."
-            )
-    return "\n".join([*lines, "  dtc is scaled for responses of which half are right."])
+    said = [
+        f"{found.generator} is right {100 * found.accuracy:.0f} % of the time, and dtc_lin says "
+        f"{100 * found.says['dtc_lin']:.0f} %"
+        for found in prevalences(groups)
+        if found.accuracy is not None and "dtc_lin" in found.says
+    ]
+    return (
+        f"As the responses are: {'; '.join(said)}. dtc is scaled for responses of which half are "
+        "right."
+    )
 
 
 def _mean(evaluations: list[Evaluation], estimator: str, metric: str) -> float:

@@ -62,9 +62,10 @@ def print_results(found: Results, config: RunConfig) -> None:
             put_filled(f"{note.heading}: {visible(line)}")
 
 
-def put_filled(text: str) -> None:
+def put_filled(text: str, *, indent: str = "") -> None:
     """Print in lines of the terminal's width; a number and its % stay together."""
-    lines = textwrap.fill(text.replace(" %", "\0%"), min(TEXT_WIDTH, width()))
+    whole = text.replace(" %", "\0%")
+    lines = textwrap.fill(whole, min(TEXT_WIDTH, width()), subsequent_indent=indent)
     put(lines.replace("\0", " "))
 
 

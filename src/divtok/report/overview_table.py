@@ -84,7 +84,7 @@ def overview_table(
         "intervals over whole problems.",
         how_balanced(protocol),
         *how_counted(evaluations),
-        *dict.fromkeys(f"{o.reason[0].upper()}{o.reason[1:]}." for o in overall if o.reason),
+        *(f"{label(one.estimator, labels)}: {one.reason}." for one in overall if one.reason),
     )
     return ReportTable("Overview", columns, tuple(rows), caption, shared, ranked_in="column")
 
