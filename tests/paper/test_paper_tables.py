@@ -211,6 +211,51 @@ def test_natural_figures_follow_and_the_paper_has_none(qwen: Exhibit) -> None:
         assert [str(row.cells[0]) for row in table.rows] == [QWEN, QWEN, "Mean"]
 
 
+BEYOND: dict[str, tuple[float | None, float | None]] = {
+    "cmp": (0.6, 0.3),  # |1 - 0.6| and |0 - 0.3|: ECE 0.35
+    "cme": (0.5, 0.7),
+    "deepconf_group": (-0.5, -0.9),
+    "deepconf_tail": (-0.9, -0.5),
+    "self_certainty_reverse": (-0.5, -0.5),
+}
+
+
+def test_what_the_paper_does_not_have_stands_in_tables_of_its_own(tmp_path: Path) -> None:
+    whitebox_run(tmp_path / "without", "math500", "aime25")
+    config = named("whitebox-qwen2.5", f"generators=['{QWEN}']").config
+    both = VALUES | BEYOND
+    rows = [r for name in ("math500", "aime25") for r in pair_of_responses(name, QWEN, both)]
+    write_run(tmp_path / "with" / "whitebox-qwen2.5", config, rows)
+    without, found = (
+        tables.whitebox(recipes()["table-whitebox"], Material(tmp_path / name, "qwen2.5"))
+        for name in ("without", "with")
+    )
+    # The tables with the paper's rows are the same with them and without.
+    assert [to_csv(t) for t in found.tables[:4]] == [to_csv(t) for t in without.tables]
+    assert found.findings == without.findings
+    ece, auroc = found.tables[4:]
+    for table in (ece, auroc):
+        assert table.title.startswith("Not in the paper: ")
+        assert "Of these the paper has figures for DTC alone." in table.caption
+        assert not any("aper" in str(row.cells[0]) for row in table.rows)
+    assert [c.key for c in ece.columns[3:]] == ["cmp", "cme", "dtc_lin", "dtc_prod"]
+    assert [c.key for c in auroc.columns[3:]] == [
+        "cmp", "cme", "deepconf_group", "deepconf_tail", "self_certainty_reverse",
+        "length", "count", "dtc_lin", "dtc_prod",
+    ]  # fmt: skip
+    calibrated, ranked = (figures(table, QWEN, "math500") for table in (ece, auroc))
+    assert {name: calibrated[name] for name in ("cmp", "cme")} == pytest.approx(
+        {"cmp": 0.35, "cme": 0.6}
+    )
+    assert {name: ranked[name] for name in BEYOND} == {
+        "cmp": 1.0,
+        "cme": 0.0,
+        "deepconf_group": 1.0,
+        "deepconf_tail": 0.0,
+        "self_certainty_reverse": 0.5,
+    }
+
+
 def test_ranks_are_among_ours_alone(qwen: Exhibit) -> None:
     text = to_markdown(qwen.tables[0])
     lines = [line for line in text.splitlines() if "paper" in line and line.startswith("|")]
@@ -258,7 +303,9 @@ def test_white_box_figures_are_those_of_the_balanced_draws(tiny: Material) -> No
     assert figures(exhibit.tables[0], "divtok/tiny-0.9m", "arith-hard")["accuracy"] == accuracy
 
 
-def blackbox_runs(folder: Path, values: dict[str, tuple[float, float]], *benchmarks: str) -> None:
+def blackbox_runs(
+    folder: Path, values: Mapping[str, tuple[float, float]], *benchmarks: str
+) -> None:
     """The plain run and the three protocols, each with these confidences."""
     plain = named("blackbox-qwen3-4b")
     chosen = {"cot": plain.config} | {
@@ -268,6 +315,7 @@ def blackbox_runs(folder: Path, values: dict[str, tuple[float, float]], *benchma
         name = plain.name if protocol == "cot" else f"{plain.name}-stated-{protocol}"
         names = ["dtc_lin", "dtc_prod", "prm"] if protocol == "cot" else [
             "verbalized", "verbalized_dtc", "dtc_lin", "dtc_prod"]  # fmt: skip
+        names += [*BEYOND]
         held = {n: values[n] for n in names if n in values}
         rows = [r for b in benchmarks for r in pair_of_responses(b, QWEN3_4B, held)]
         write_run(folder / name, config, rows)
@@ -313,6 +361,22 @@ def test_the_black_box_table_has_each_method_under_each_protocol(qwen3_4b: Mater
     assert "Left out: 0 of 16 responses." in table.caption
 
 
+def test_what_the_paper_does_not_have_follows_the_black_box_table(tmp_path: Path) -> None:
+    blackbox_runs(tmp_path, BLACKBOX | {"cmp": (0.6, 0.3), "deepconf_tail": (-0.9, -0.5)}, "aime24")
+    table, beyond = make("table-blackbox-qwen3-4b", Material(tmp_path, None)).tables
+    assert not any("CMP" in str(row.cells[0]) for row in table.rows)
+    assert beyond.title == "Not in the paper: Black-box: Qwen3-4B-Instruct-2507"
+    assert "Of these the paper has figures for DTC alone." in beyond.caption
+    assert [str(row.cells[0]) for row in beyond.rows] == [
+        f"{protocol} + {name}"
+        for protocol in ("Default CoT", "Verb. Conf.", "Verb. TopK", "Verb. PD")
+        for name in ("CMP", "DeepConf tail", "DTC lin", "DTC prod")
+    ]
+    cmp, tail = (figures(beyond, f"Default CoT + {name}") for name in ("CMP", "DeepConf tail"))
+    assert (cmp["aime24_ece"], cmp["aime24_auc"]) == (pytest.approx(0.35), 1.0)
+    assert (tail["aime24_ece"], tail["aime24_auc"]) == (None, 0.0)
+
+
 def test_black_box_figures_beside_the_papers(qwen3_4b: Material) -> None:
     [table] = make("table-blackbox-qwen3-4b", qwen3_4b).tables
     plain = figures(table, "Default CoT")
@@ -339,7 +403,7 @@ def test_black_box_figures_beside_the_papers(qwen3_4b: Material) -> None:
 
 
 def test_the_mean_is_over_the_benchmarks(tiny: Material) -> None:
-    [table] = make("table-blackbox-deepseek", tiny).tables
+    table, _ = make("table-blackbox-deepseek", tiny).tables
     for row in table.rows:
         cells = {c.key: v for c, v in zip(table.columns, row.cells, strict=True)}
         for what in ("acc", "ece", "auc"):
@@ -444,7 +508,7 @@ def test_each_table_of_the_tiny_side_counts_its_responses(
     unusable = {g.key for g in store.grades.read() if g.verdict == Verdict.UNANSWERED}
     unusable |= {t.key for t in store.trajectories.read() if t.truncated}
     material = tiny_material(tmp_path_factory)
-    [table] = make("table-blackbox-qwen3-4b", material).tables
+    table, _ = make("table-blackbox-qwen3-4b", material).tables
     stated = [r for r in material.opened() if r.config.protocol != "cot"]
     others = sum(
         len({g.key for g in r.store.grades.read() if g.verdict == Verdict.UNANSWERED}

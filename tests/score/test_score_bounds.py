@@ -22,7 +22,14 @@ from divtok.score.scoring import score_evidence, score_trace
 GIVEN: dict[str, Scalar] = {"theta": 0.5, "n": 10, "a": 0.95, "b": 0.05, "k": 4}
 GIVEN |= {"c_global": 0.5}
 DIVERGENCE_BASED = ("dtc_lin", "dtc_prod", "verbalized_dtc")
-EXACT_ONLY = ("entropy",)
+# Those that a trace with bounds leaves without a value, and the column that lacks.
+EXACT_ONLY = {
+    "entropy": "entropy_p",
+    "cme": "entropy_q",
+    "deepconf_group": "entropy_p",
+    "deepconf_tail": "entropy_p",
+    "self_certainty_reverse": "entropy_p",
+}
 
 
 def bounded(
@@ -190,7 +197,8 @@ def test_each_estimator_on_a_bounded_and_on_an_exact_trace(spec: Estimator) -> N
     found = scored(spec.name, trace, EVIDENCE_OF_ALL_KINDS)
     if spec.name in EXACT_ONLY:
         assert ends(found) == (None, None, None)
-        assert found.reason == "entropy_p: not known from a server's most likely tokens"
+        column = EXACT_ONLY[spec.name]
+        assert found.reason == f"{column}: not known from a server's most likely tokens"
         assert isinstance(found.reason, Reason)
         assert found.reason.kind == "not_exact"
     elif spec.name in DIVERGENCE_BASED:

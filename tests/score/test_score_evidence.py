@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from score_samples import make_trace, numbers
 
 from divtok.errors import DataError, UsageError
+from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.records import Chain, Reading, Relevance, Statement, StepRewards
 from divtok.score.estimators.basecal import basecal, basecal_proj
 from divtok.score.estimators.likelihood import nsl
@@ -116,10 +117,17 @@ def test_sets_name_estimators_that_are_there() -> None:
     for name in ESTIMATOR_SETS:
         assert {spec.name for spec in expand_estimators([name])} <= set(ESTIMATORS.names())
     whitebox = [spec.name for spec in expand_estimators(["whitebox"])]
-    assert len(whitebox) == len(set(whitebox)) == 10
+    assert len(whitebox) == len(set(whitebox)) == 15
+    # The paper's columns, and behind them what a trace is enough for and the paper does not have.
+    beyond = [spec.name for spec in expand_estimators(["not_in_paper"])]
+    assert beyond == ["cmp", "cme", "deepconf_group", "deepconf_tail", "self_certainty_reverse"]
+    assert whitebox == [*WHITEBOX_ESTIMATORS, *beyond]
+    blackbox = [spec.name for spec in expand_estimators(["blackbox"])]
+    assert blackbox == ["dtc_lin", "dtc_prod", "prm", *beyond]
+    assert not any(ESTIMATORS.get(name).evidence for name in beyond)
     trace = expand_estimators(["trace"])
     assert not any(spec.evidence for spec in trace)
-    # As tables show them.
+    # As tables show them; the five beyond the paper would double the width of every run's.
     assert [spec.name for spec in trace] == ["nsl", "mean_prob", "entropy", "dtc_lin", "dtc_prod"]
 
 

@@ -65,6 +65,11 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "nsl": ("logprob_p",),
         "mean_prob": ("logprob_p",),
         "entropy": ("entropy_p",),
+        "cmp": ("logprob_q",),
+        "cme": ("entropy_q",),
+        "deepconf_group": ("entropy_p",),
+        "deepconf_tail": ("entropy_p",),
+        "self_certainty_reverse": ("entropy_p",),
         "dtc_lin": ("jsd_bits",),
         "dtc_prod": ("jsd_bits", "logprob_p"),
         "relevance": ("logprob_p", "relevance"),
@@ -80,8 +85,11 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "verbalized_dtc": ("jsd_bits", "statement"),
         "prm": ("rewards",),
     }
-    assert not any(spec.ranking_only for spec in ESTIMATORS)
-    assert {spec.name for spec in ESTIMATORS if not spec.bounded} == {"entropy"}
+    # Sources use these to weigh and to choose, and none of them has a scale.
+    ranking = {spec.name for spec in ESTIMATORS if spec.ranking_only}
+    assert ranking == {"deepconf_group", "deepconf_tail", "self_certainty_reverse"}
+    unbounded = {spec.name for spec in ESTIMATORS if not spec.bounded}
+    assert unbounded == {"entropy", "cme", *ranking}
     assert {spec.name for spec in ESTIMATORS if spec.supervised} == {"prm"}
     assert {spec.name for spec in ESTIMATORS if spec.learned is not None} == {"uqac_global"}
     assert all(spec.summary.endswith(".") for spec in ESTIMATORS)
@@ -120,7 +128,7 @@ def test_an_unknown_estimator_is_explained() -> None:
     assert "'dtc_lin'" in str(caught.value)
     assert caught.value.exit_code == EXIT_USAGE
     with pytest.raises(
-        UsageError, match=r"Unknown estimator 'zzz'\. Known: basecal, basecal_proj, dtc_lin,"
+        UsageError, match=r"Unknown estimator 'zzz'\. Known: basecal, basecal_proj, cme, cmp,"
     ):
         ESTIMATORS.get("zzz")
 

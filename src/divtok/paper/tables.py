@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from divtok.errors import DataError
+from divtok.evaluate.protocol import Protocol
 from divtok.paper import cells, claims
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import (
@@ -18,8 +19,10 @@ from divtok.paper.published_numbers import (
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
+from divtok.records import Evaluation
 from divtok.report.metric_table import metric_table
-from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label
+from divtok.score.sets import not_in_paper
 
 Metric = Literal["ece", "auroc"]
 METRICS: tuple[Metric, ...] = ("ece", "auroc")
@@ -35,9 +38,11 @@ WHITEBOX = (*WHITEBOX_ESTIMATORS, *RANKINGS)
 # Method label, estimator (None: accuracy alone), for trajectories that state no confidence and
 # for those that do.
 _DTC = (("+ DTC lin", "dtc_lin"), ("+ DTC prod", "dtc_prod"))
+_DTC_NAMES = tuple(name for _, name in _DTC)
 _PLAIN = (("", None), ("+ PRM", "prm"), *_DTC)
 _STATED = (("", "verbalized"), *_DTC)
 _WITH_DTC = (("", "verbalized"), ("w/ DTC", "verbalized_dtc"))
+NOT_IN_PAPER = "Not in the paper"
 
 
 class Metrics(NamedTuple):
@@ -56,7 +61,8 @@ Cases = Mapping[Case, Metrics]
 def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     """ECE and AUROC of every estimator, generators within benchmarks."""
     runs = material.runs(recipe)
-    evaluations = [e for run in runs for e in run.evaluations if e.estimator in WHITEBOX]
+    everything = [e for run in runs for e in run.evaluations]
+    evaluations = [e for e in everything if e.estimator in WHITEBOX]
     theirs = {(p.benchmark, p.generator, p.estimator): p for p in published("whitebox")}
     # Rankings have no ECE, so the first table goes without them.
     confidences = [e for e in evaluations if e.estimator not in RANKINGS]
@@ -72,6 +78,7 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
             metric_table(confidences, metric, protocol=protocol)
             for metric in ("natural_ece", "brier")
         ),
+        *_whitebox_beyond(everything, protocol),
     ]
     return Exhibit(
         recipe, tables=tuple(tables), findings=claims.found_in(cells_of(runs), claims.WHITEBOX)
@@ -89,9 +96,8 @@ def blackbox(recipe: Recipe, material: Material) -> Exhibit:
         for name, estimator in (_PLAIN if protocol == "cot" else _STATED)
     ]
     table = _method_table("Black-box", rows, runs, ours, theirs, with_accuracy=True)
-    return Exhibit(
-        recipe, tables=(table,), findings=claims.found_in(cells_of(runs), claims.BLACKBOX)
-    )
+    tables = (table, *_blackbox_beyond(runs, ours))
+    return Exhibit(recipe, tables=tables, findings=claims.found_in(cells_of(runs), claims.BLACKBOX))
 
 
 def verbalized(recipe: Recipe, material: Material) -> Exhibit:
@@ -115,6 +121,43 @@ def cells_of(runs: Sequence[FinishedRun]) -> cells.Cells:
         for group in run.groups
     ]
     return cells.Cells(found, runs[0].protocol)
+
+
+def _whitebox_beyond(
+    evaluations: Sequence[Evaluation], protocol: Protocol
+) -> tuple[ReportTable, ...]:
+    """Estimators that the paper has no figures for, with DTC and what every one must beat.
+
+    In tables of their own, so that in the paper's nothing stands or ranks beside its estimators
+    that it does not have. None of runs that were made before there were such estimators.
+    """
+    beyond = not_in_paper()
+    if not any(e.estimator in beyond for e in evaluations):
+        return ()
+    shown = [e for e in evaluations if e.estimator in (*beyond, *RANKINGS, *_DTC_NAMES)]
+    return tuple(
+        replace(table, title=f"{NOT_IN_PAPER}: {table.title}", caption=_said_of_beyond(table))
+        for table in (metric_table(shown, metric, protocol=protocol) for metric in METRICS)
+    )
+
+
+def _blackbox_beyond(runs: Sequence[FinishedRun], ours: Cases) -> tuple[ReportTable, ...]:
+    """The same under each protocol, in the layout of the black-box table."""
+    beyond = [name for name in not_in_paper() if any(e == name for _, _, e in ours)]
+    if not beyond:
+        return ()
+    named = [*((f"+ {label(name)}", name) for name in beyond), *_DTC]
+    rows = [(protocol, *method) for protocol in _protocols(runs) for method in named]
+    title = f"{NOT_IN_PAPER}: Black-box"
+    table = _method_table(title, rows, runs, ours, {}, with_accuracy=False)
+    return (replace(table, caption=_said_of_beyond(table)),)
+
+
+def _said_of_beyond(table: ReportTable) -> str:
+    return (
+        f"{table.caption} Of these the paper has figures for DTC alone. DeepConf and "
+        "self-certainty only rank, and have no ECE."
+    )
 
 
 def _beside(

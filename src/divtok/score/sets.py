@@ -9,8 +9,16 @@ from divtok.score.facts import FACTS
 from divtok.score.registry import ESTIMATORS, Estimator, in_order
 
 
+def not_in_paper() -> list[str]:
+    """Baselines of other papers that a trace is enough for; the paper's tables have none."""
+    return ["cmp", "cme", "deepconf_group", "deepconf_tail", "self_certainty_reverse"]
+
+
 def _trace_alone() -> list[str]:
-    return [spec.name for spec in in_order(ESTIMATORS) if not spec.evidence]
+    """All but those, with which every run's tables would be twice as wide."""
+    left_out = set(not_in_paper())
+    alone = [spec.name for spec in in_order(ESTIMATORS) if not spec.evidence]
+    return [name for name in alone if name not in left_out]
 
 
 def _verbalized() -> list[str]:
@@ -18,11 +26,16 @@ def _verbalized() -> list[str]:
 
 
 def _whitebox() -> list[str]:
-    """The columns of the paper's white-box tables, and its supervised reference."""
+    """The columns of the paper's white-box tables, its supervised reference, and what it lacks."""
     return [
         "nsl", "mean_prob", "entropy", "basecal", "uqac_attn", "uqac_mean", "verbalized",
-        "dtc_prod", "dtc_lin", "prm",
+        "dtc_prod", "dtc_lin", "prm", *not_in_paper(),
     ]  # fmt: skip
+
+
+def _blackbox() -> list[str]:
+    """The rows of the paper's black-box tables for responses that state no confidence, likewise."""
+    return ["dtc_lin", "dtc_prod", "prm", *not_in_paper()]
 
 
 def _pilot() -> list[str]:
@@ -35,6 +48,8 @@ ESTIMATOR_SETS: dict[str, Callable[[], list[str]]] = {
     "trace": _trace_alone,
     "verbalized_protocol": _verbalized,
     "whitebox": _whitebox,
+    "blackbox": _blackbox,
+    "not_in_paper": not_in_paper,
     "pilot": _pilot,
 }
 
