@@ -3,6 +3,7 @@ r"""The words of protocols as data: divtok's own to the letter, and those of a u
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,15 @@ def test_ids_ask_in_the_words_of_the_file(tmp_path: Path) -> None:
         protocol=protocol,
     )
     assert "Rate it." in tokenizer.decode(further[len(asked) :])
+
+
+@pytest.mark.parametrize("page", ["paper.md", "reference/protocols-and-graders.md"])
+def test_the_example_of_the_documentation_is_one(tmp_path: Path, page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    [example] = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    words = read_wording(written(tmp_path, example))
+    assert words.kind == "verbalized"
+    assert "{question}" not in messages_for("2 + 2?", protocol=protocol_in(words))[0]["content"]
+    if page == "paper.md":
+        assert f"`verbalized {words.short_hash}, the user's 'figure-6'" in text
+        assert f"`Wording: {said_of('cot')}.`" in text
