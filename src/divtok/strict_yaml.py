@@ -170,7 +170,9 @@ def _keys_at(kind: Any, path: list[str]) -> list[str]:
     for part in path:
         if part.isdigit():
             continue  # the place in a list, whose items the last step has found
-        annotation = get_type_hints(kind)[part]
+        annotation = get_type_hints(kind).get(part)
+        if annotation is None:
+            continue  # a name of a mapping, whose values the last step has found
         kind = next((k for k in (annotation, *get_args(annotation)) if _keys(k)), kind)
     return _keys(kind)
 

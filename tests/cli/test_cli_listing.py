@@ -68,3 +68,16 @@ def test_the_version_is_the_installed_one(divtok: Command) -> None:
         pytest.skip("divtok is not installed")
     said = divtok("--version")
     assert (said.code, said.out) == (0, f"divtok {version}\n")
+
+
+def test_protocols_are_listed_with_their_words(divtok: Command) -> None:
+    rows = {row["name"]: row for row in listed(divtok, "protocols")}
+    top2 = rows["verbalized_top2"]
+    assert (top2["kind"], top2["from"]) == ("verbalized_top2", "divtok")
+    assert len(top2["wording"]) == 8
+    assert top2["words"]["user"].startswith("Question: {question}\n")
+    assert top2["words"]["system"] is None
+    assert "How sure are you" in rows["cot"]["words"]["follow_up"]
+    lines = divtok("ls", "protocols").out.splitlines()
+    [line] = [line for line in lines if line.startswith("verbalized_top2 ")]
+    assert line.endswith(f"[wording {top2['wording']}, divtok]")

@@ -21,11 +21,11 @@ from divtok.generate.chat_calls import replies, responses
 from divtok.generate.engine import ENGINES, Asked, EngineSetup, Generated, Replied
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
-from divtok.protocols.kinds.cot import SYSTEM_PROMPT
 from divtok.protocols.prompts import CONFIDENCE_QUESTION
 from divtok.records import Problem, Sampling, Trajectory
 from divtok.store.run import Run
 
+SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 KEY = "sk-secret-0123456789abcdef"
 
 

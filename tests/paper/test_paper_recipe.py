@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -15,6 +16,7 @@ from divtok.paper.recipe import (
     ExhibitKind,
     Recipe,
     Side,
+    check_words,
     chosen_recipes,
     named_runs,
     recipes,
@@ -153,3 +155,41 @@ def test_an_unknown_key_or_kind_is_refused() -> None:
         Recipe.model_validate({**fields, "tiny": {"runs": ["a"], "benchmark": ["b"]}})
     with pytest.raises(ValidationError, match="exhibit"):
         Recipe.model_validate({**fields, "tiny": {"runs": ["a"]}, "exhibit": "bars"})
+
+
+def test_a_protocol_asks_in_the_words_of_a_file_in_a_run_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "theirs.yaml"
+    file.write_text("kind: verbalized\nuser: '{question} As JSON.'\n")
+    given = [f"protocols.verbalized={file}", "limit=3"]
+    found = {run.name: run.config for run in named_runs("blackbox-qwen3-4b-stated", given)}
+    base = "blackbox-qwen3-4b-stated"
+    assert list(found) == [
+        f"{base}-verbalized-theirs",
+        f"{base}-verbalized_top2",
+        f"{base}-verbalized_distribution",
+    ]
+    assert found[f"{base}-verbalized-theirs"].wordings["theirs"].user == "{question} As JSON."
+    assert {config.limit for config in found.values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("protocols.verbalized_top2=FILE", "words for the protocol 'verbalized', not for"),
+        ("protocols.verbalized=theirs.txt", "names no file of words"),
+        ("protocol=FILE", "protocols.KIND=FILE.yaml"),
+    ],
+)
+def test_words_that_fit_no_protocol_are_refused(tmp_path: Path, override: str, said: str) -> None:
+    file = tmp_path / "theirs.yaml"
+    file.write_text("kind: verbalized\nuser: '{question} As JSON.'\n")
+    with pytest.raises(UsageError) as refused:
+        named_runs("blackbox-qwen3-4b-stated", [override.replace("FILE", str(file))])
+    assert said in str(refused.value)
+
+
+def test_words_for_a_protocol_that_no_run_asks_by_are_refused() -> None:
+    chosen = chosen_recipes("table-whitebox")
+    with pytest.raises(UsageError, match="No run of this asks by a protocol 'verbalized'"):
+        check_words(chosen, TINY, ["protocols.verbalized=x.yaml"])
+    check_words(chosen_recipes("all", TINY), TINY, ["protocols.verbalized=x.yaml"])

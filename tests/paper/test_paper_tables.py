@@ -24,8 +24,9 @@ from divtok.errors import DataError, NothingScoredError
 from divtok.paper import tables
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import whitebox_average
-from divtok.paper.recipe import recipes
+from divtok.paper.recipe import named_runs, recipes
 from divtok.paper.run_tables import Material
+from divtok.protocols.wording import Wording, own_wording
 from divtok.records import Verdict
 from divtok.report.render import to_csv, to_markdown
 from divtok.report.tables import Bounded, Cell, ReportRow, ReportTable
@@ -359,6 +360,28 @@ def test_the_black_box_table_has_each_method_under_each_protocol(qwen3_4b: Mater
         "Read by Qwen2.5-7B-Instruct and Qwen2.5-1.5B-Instruct, theta = 0.7 bits." in table.caption
     )
     assert "Left out: 0 of 16 responses." in table.caption
+    for name in ("cot", *STATED):
+        assert f"{name} {own_wording(name).short_hash}, divtok's own" in table.caption
+
+
+def test_a_table_says_whose_words_stand_beside_the_papers_figures(
+    tmp_path: Path, qwen: Exhibit
+) -> None:
+    for table in qwen.tables[:2]:
+        words = own_wording("cot")
+        assert f"Wording: cot {words.short_hash}, divtok's own ({words.source})." in table.caption
+    file = tmp_path / "theirs.yaml"
+    file.write_text("kind: verbalized\nsource: Figure 0\nuser: '{question} As JSON.'\n")
+    given = [f"protocols.verbalized={file}"]
+    for run in named_runs("blackbox-qwen3-4b-stated", given):
+        write_run(tmp_path / run.name, run.config, pair_of_responses("aime24", QWEN3_4B, BLACKBOX))
+    material = Material(tmp_path, None, given)
+    [table] = make("table-verbalized-qwen3-4b", material).tables
+    digest = Wording("x", "verbalized", "{question} As JSON.").short_hash
+    assert f"Wording: verbalized {digest}, the user's 'theirs' (Figure 0); " in table.caption
+    assert figures(table, "Verb. Conf.: ours - paper")["aime24_ece"] is not None
+    top2 = own_wording("verbalized_top2")
+    assert f"verbalized_top2 {top2.short_hash}, divtok's own; " in table.caption
 
 
 def test_what_the_paper_does_not_have_follows_the_black_box_table(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from problems_samples import (
 
 from divtok.errors import EXIT_USAGE, ModelError, UsageError
 from divtok.protocols.encode import prompt_ids, response_ids
-from divtok.protocols.kinds.cot import SYSTEM_PROMPT
 from divtok.protocols.prompts import fold_system_into_user, messages_for
 from divtok.protocols.protocol import PROTOCOLS
 
+SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 TOKENIZER = chat_tokenizer()
 CONTROLS = [*SPECIAL_TOKENS, *ADDED_TOKENS]
 QUESTION = "What is 12 + 30?"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divtok.errors import UsageError
-from divtok.protocols.kinds.cot import SYSTEM_PROMPT
 from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
 from divtok.protocols.protocol import PROTOCOLS
 
+SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 STATED = ("verbalized", "verbalized_top2", "verbalized_distribution")
 QUESTION = "What is 12 + 30?"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from divtok.api.scoring import not_text
 from divtok.api.tables import Records
 from divtok.grade import grade_trajectories, judge_answer
 from divtok.grade.grader import DEFAULT_TIME_LIMIT, DEFAULT_WORKERS
+from divtok.protocols.given import protocol_named
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Grade, Reason, Trajectory, Verdict
 
@@ -24,7 +26,7 @@ def grade(
     *,
     columns: Mapping[str, str] | None = None,
     grader: str | None = None,
-    protocol: str = "cot",
+    protocol: str | Path = "cot",
     workers: int = DEFAULT_WORKERS,
     time_limit: float = DEFAULT_TIME_LIMIT,
 ) -> Records[Grade]:
@@ -45,6 +47,7 @@ def grade(
         ['correct', 'unanswered']
     """
     rows = at_hand(rows)
+    protocol = protocol_named(protocol)
     grader = PROTOCOLS.get(protocol).grader if grader is None else grader
     kind = "response" if "response" in fields_of(rows, columns) else "answer"
     given = [

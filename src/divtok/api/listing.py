@@ -11,6 +11,7 @@ from divtok.stages.kinds import Kind
 
 if TYPE_CHECKING:
     from divtok.api.tables import Records
+    from divtok.protocols.protocol import Protocol
     from divtok.registry import Registry
     from divtok.score.registry import Estimator
 
@@ -82,6 +83,19 @@ def _rows(kind: Kind) -> list[Row]:
     ]
 
 
+def _about_protocol(protocol: Protocol) -> Row:
+    """Its kind is what `kind` of a wording file names; its words are null where they are code."""
+    words = protocol.wording
+    return {
+        "kind": protocol.name,
+        "states_confidence": protocol.states_confidence,
+        "wording": None if words is None else words.short_hash,
+        "words": None
+        if words is None
+        else {"system": words.system, "user": words.user, "follow_up": words.follow_up},
+    }
+
+
 def _registry(kind: Kind) -> tuple[Registry[Any], Callable[[Any], Row]]:
     """Where the things of a kind are registered, and what is told of each beside its summary."""
     from divtok.divergences.divergence import DIVERGENCES
@@ -102,7 +116,7 @@ def _registry(kind: Kind) -> tuple[Registry[Any], Callable[[Any], Row]]:
         Kind.ESTIMATORS: (ESTIMATORS, fields(*about_estimators)),
         Kind.EVIDENCE: (EVIDENCE, lambda e: {"table": e.layout and e.layout.name}),
         Kind.DIVERGENCES: (DIVERGENCES, fields("label", "column", "unit", "theta_unit")),
-        Kind.PROTOCOLS: (PROTOCOLS, fields("states_confidence")),
+        Kind.PROTOCOLS: (PROTOCOLS, _about_protocol),
         Kind.GRADERS: (GRADERS, fields()),
         Kind.ENGINES: (ENGINES, fields("weights_here")),
         Kind.IMPORTERS: (IMPORTERS, fields()),

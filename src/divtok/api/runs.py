@@ -39,9 +39,9 @@ class RunKeys(TypedDict, total=False):
     generators: Sequence[str]
     benchmarks: Sequence[str]
     benchmark_files: Mapping[str, str | Path]
-    benchmark_protocols: Mapping[str, str]
+    benchmark_protocols: Mapping[str, str | Path]
     benchmark_graders: Mapping[str, str]
-    protocol: str | None
+    protocol: str | Path | None
     limit: int | None
     subset_seed: int | None
     samples: int | None
@@ -405,7 +405,7 @@ def import_files(
     columns: Mapping[str, str] | None = None,
     generator: str | None = None,
     benchmark: str | None = None,
-    protocol: str = AUTO,
+    protocol: str | Path = AUTO,
     problems: str | Path | None = None,
     requests: str | Path | None = None,
     verdict: Verdicts | None = None,
@@ -434,7 +434,7 @@ def import_files(
         columns=columns or {},
         generator=generator,
         benchmark=benchmark,
-        protocol=protocol,
+        protocol=str(protocol),
         problems=None if problems is None else Path(problems),
         requests=None if requests is None else Path(requests),
         skip_bad=skip_bad,

@@ -89,7 +89,8 @@ def import_(
         str,
         typer.Option(
             metavar="NAME",
-            help="How answers are given; auto: what finds them in most responses.",
+            help="How answers are given, or a file with the words that asked for them; auto: what "
+            "finds them in most responses.",
             autocompletion=completion.protocols,
         ),
     ] = AUTO,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,5 +28,13 @@ def ls(
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        whose = "" if row.get("from", OWN) == OWN else f" [{row['from']}]"
-        put(f"{row['name']:<{width}}  {row['summary']}{whose}")
+        put(f"{row['name']:<{width}}  {row['summary']}{_whose(row)}")
+
+
+def _whose(row: dict[str, Any]) -> str:
+    """Who brought it; of a protocol also its words."""
+    origin = row.get("from", OWN)
+    if "wording" in row:
+        said = "in code" if row["wording"] is None else row["wording"]
+        return f" [wording {said}, {origin}]"
+    return "" if origin == OWN else f" [{origin}]"

@@ -41,11 +41,13 @@ def paper(
     """Make a table or figure of the paper: its runs where they are missing, then the exhibit.
 
     Recipes share runs, and finished runs are read, not made again. Overrides change every run of
-    the recipe, as in: limit=5 trace.dtype=bfloat16
+    the recipe, as in: limit=5 trace.dtype=bfloat16. With protocols.verbalized=FILE.yaml a
+    protocol asks in the words of a file, such as the paper's.
     """
-    from divtok.paper.recipe import ALL, chosen_recipes, runs_of
+    from divtok.paper.recipe import ALL, check_words, chosen_recipes, runs_of
 
     chosen = chosen_recipes(name, family)
+    check_words(chosen, family, overrides or [])
     runs = runs_of(chosen, family, overrides or [])
     if plan:
         from divtok.planning.plan import as_json as plan_json

@@ -32,4 +32,5 @@ def engine_setup(
         seed=config.seed,
         options=section.engine_options(),
         answered=answered,
+        words=tuple(section.named(name) for name, section in config.wordings.items()),
     )

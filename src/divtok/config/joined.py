@@ -15,7 +15,14 @@ from divtok.problems.benchmark import ways_of
 # What `resolve` and `settled` write out beside what the user gave.
 _WRITTEN_OUT = {
     *("family", "generators", "benchmarks", "protocol", "benchmark_protocols"),
-    *("benchmark_graders", "own_sampling", "grade.grader", "score.theta", "score.without_theta"),
+    *(
+        "wordings",
+        "benchmark_graders",
+        "own_sampling",
+        "grade.grader",
+        "score.theta",
+        "score.without_theta",
+    ),
 }
 
 
@@ -87,7 +94,7 @@ def _by_benchmark(before: RunConfig, own: Mapping[str, Any]) -> dict[str, Any]:
     files: Mapping[str, Any] = own.get("benchmark_files", {})
     unknown = [n for n in new if n not in files and ways_of(n) is None]
     unknown += [n for n in new if n in files and not str(files[n]).endswith((".yaml", ".yml"))]
-    protocols = {name: before.protocol_for(name) for name in names}
+    protocols = {name: before.protocol_name_for(name) for name in names}
     graders = {name: before.grader_for(name) for name in names}
     if before.protocol is not None:
         protocols |= dict.fromkeys(unknown, before.protocol)

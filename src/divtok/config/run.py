@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from divtok.config.tree import override_tree
+from divtok.config.wordings import WordingSection, known_protocol, of_files, whole
 from divtok.endpoints.settings import CallsSection
 from divtok.errors import ConfigError, UsageError, did_you_mean
 from divtok.families.family import FAMILIES, Family, Generator, get_family, pairing_family
@@ -34,7 +35,9 @@ from divtok.grade.grader import GRADERS
 from divtok.grade.graders.judge import JudgeSection
 from divtok.models.load import DType
 from divtok.problems.benchmark import ways_of
+from divtok.protocols.given import protocol_in
 from divtok.protocols.protocol import PROTOCOLS
+from divtok.protocols.wording import is_reference, kind_of, words_of
 from divtok.records import Sampling, Scalar
 from divtok.registry import Registry
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
@@ -45,6 +48,7 @@ from divtok.trace.topk.known import stated_rounding
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
 Names = Annotated[list[str], Field(min_length=1)]
+ProtocolName = Annotated[str, AfterValidator(known_protocol)]
 # What is counted with where no theta was fitted: a count then ranks responses and is nothing more.
 UNFITTED_THETA = 0.5
 DEFAULT_SAMPLES = 4  # per problem, of a generator that no family knows
@@ -246,9 +250,10 @@ class RunConfig(Section):
     generators: Names | None = None  # left out: all of the family's
     benchmarks: Names | None = None  # left out: the family's
     benchmark_files: dict[str, str] = Field(default_factory=dict)
-    benchmark_protocols: dict[str, Annotated[str, _one_of(PROTOCOLS)]] = Field(default_factory=dict)
+    wordings: dict[str, WordingSection] = Field(default_factory=dict)  # what files of words say
+    benchmark_protocols: dict[str, ProtocolName] = Field(default_factory=dict)
     benchmark_graders: dict[str, Annotated[str, _one_of(GRADERS)]] = Field(default_factory=dict)
-    protocol: Annotated[str, _one_of(PROTOCOLS)] | None = None  # left out: each benchmark's own
+    protocol: ProtocolName | None = None  # left out: each benchmark's own
     limit: Positive | None = None  # problems per benchmark
     subset_seed: Annotated[int, Field(ge=0)] | None = None  # left out: the first ones, in order
     samples: Positive | None = None  # per problem; left out: the generator's
@@ -267,6 +272,16 @@ class RunConfig(Section):
     evidence: EvidenceSection = EvidenceSection()
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_of_files(cls, tree: Any) -> Any:
+        return of_files(tree)
+
+    @field_validator("wordings")
+    @classmethod
+    def _whole_wordings(cls, value: dict[str, WordingSection]) -> dict[str, WordingSection]:
+        return whole(value)
 
     @model_validator(mode="before")
     @classmethod
@@ -335,7 +350,13 @@ class RunConfig(Section):
         return None if file is None else Path(file)
 
     def protocol_for(self, benchmark: str) -> str:
-        """How the benchmark's questions are asked."""
+        """How the benchmark's questions are asked, as its rows have it."""
+        name = self.protocol_name_for(benchmark)
+        words = self.wordings.get(name)
+        return name if words is None else protocol_in(words.named(name))
+
+    def protocol_name_for(self, benchmark: str) -> str:
+        """How the benchmark's questions are asked, as the config has it."""
         if given := self.benchmark_protocols.get(benchmark) or self.protocol:
             return given
         known = ways_of(benchmark, file=self.benchmark_file(benchmark))
@@ -353,8 +374,17 @@ class RunConfig(Section):
         return PROTOCOLS.get(protocol).grader
 
     def protocols(self) -> list[str]:
-        """Every protocol of the run, once each."""
+        """Every protocol of the run, once each, as rows have it."""
         return list(dict.fromkeys(map(self.protocol_for, self.benchmark_names())))
+
+    def protocols_said(self) -> str:
+        """The same for people, with the name of words that are not a protocol's own."""
+        return ", ".join(
+            f"{kind_of(name)} in the words of '{words_of(name).name}'"
+            if is_reference(name)
+            else name
+            for name in self.protocols()
+        )
 
     @property
     def all_state_confidence(self) -> bool:
@@ -472,7 +502,7 @@ def resolve(config: RunConfig) -> RunConfig:
     """
     theta = {"theta": config.fitted_theta, "without_theta": config.fitted_theta is None}
     names = config.benchmark_names()
-    protocol, protocols = _one_or_each({name: config.protocol_for(name) for name in names})
+    protocol, protocols = _one_or_each({name: config.protocol_name_for(name) for name in names})
     grader, graders = _one_or_each({name: config.grader_for(name) for name in names})
     resolved = {
         "generators": [generator.model for generator in config.generator_presets()],

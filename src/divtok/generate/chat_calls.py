@@ -25,7 +25,8 @@ from divtok.generate.engine import Asked, EngineSetup, Generated, Replied
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.jobs import Job
 from divtok.generate.replies import SEED_SUFFIX, check_max_tokens
-from divtok.protocols.prompts import CONFIDENCE_QUESTION, Message, messages_for
+from divtok.protocols.prompts import follow_up_for, messages_for
+from divtok.protocols.wording import Message
 from divtok.records import Call, CallPurpose, Reading, Reason, Reply, Sampling, Trajectory
 
 PATH = "chat/completions"
@@ -76,7 +77,7 @@ def replies(
         messages = [
             *messages_for(row.question, protocol=trajectory.protocol),
             {"role": "assistant", "content": trajectory.text},
-            {"role": "user", "content": CONFIDENCE_QUESTION},
+            {"role": "user", "content": follow_up_for(trajectory.protocol)},
         ]
         seed = _seed(trajectory.key + SEED_SUFFIX)
         posted = await _ask(

@@ -31,6 +31,7 @@ from pydantic import BaseModel
 
 from divtok.generate.jobs import Job
 from divtok.models.load import DType, model_digest, resolve_dtype
+from divtok.protocols.wording import Wording
 from divtok.records import Call, Reading, Reply, Sampling, Trajectory
 from divtok.registry import Registry
 
@@ -41,6 +42,8 @@ class EngineSetup:
 
     `options` is an instance of the model that the engine brings, None where it brings none.
     `answered` are the pairs (server, model) that are known to answer, from earlier in the run.
+    `words` are those that protocols ask in where they are not their own; an executor that works in
+    another process brings them there with this.
     """
 
     model: str
@@ -54,6 +57,7 @@ class EngineSetup:
     seed: int = 0
     options: Any = None
     answered: frozenset[tuple[str, str]] = frozenset()
+    words: tuple[Wording, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

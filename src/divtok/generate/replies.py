@@ -13,7 +13,6 @@ from divtok.generate.decoding import Ask, Written, decode
 from divtok.generate.jobs import within_limits
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import follow_up_ids
-from divtok.protocols.prompts import CONFIDENCE_QUESTION
 from divtok.records import Reason, Reply, Sampling, Trajectory
 
 MAX_TOKENS = 512
@@ -29,9 +28,11 @@ def reply_batch(
     questions: Sequence[str],
     *,
     max_tokens: int = MAX_TOKENS,
-    follow_up: str = CONFIDENCE_QUESTION,
+    follow_up: str | None = None,
 ) -> list[Reply]:
     """One reply for each trajectory, in order; `questions` are those of their problems.
+
+    `follow_up` is what is asked after each, by default what its protocol asks.
 
     All trajectories of a batch share their sampling, of which only `max_length` does not apply: a
     reply has at most `max_tokens` tokens, and fewer where the model's context ends earlier. A
@@ -76,7 +77,11 @@ def _shared_sampling(trajectories: Sequence[Trajectory]) -> Sampling:
 
 
 def _ask(
-    loaded: LoadedModel, trajectory: Trajectory, question: str, follow_up: str, max_tokens: int
+    loaded: LoadedModel,
+    trajectory: Trajectory,
+    question: str,
+    follow_up: str | None,
+    max_tokens: int,
 ) -> Ask:
     prompt = follow_up_ids(
         loaded.tokenizer,

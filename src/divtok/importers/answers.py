@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import kind_of
 
 AUTO = "auto"
 DEFAULT = "cot"
@@ -44,7 +45,7 @@ def best_protocol(
     counts = ", ".join([*parts, *(f"'{name}' {found[name]}" for name in others)])
     if kept is None:
         return best, f"answers: {counts}; the protocol is '{best}'"
-    if found.get(kept) == found[best]:
+    if found.get(kind_of(kept)) == found[best]:
         return kept, None
     return kept, (
         f"answers: {counts}, but the protocol of this run is '{kept}': import the file into a run "

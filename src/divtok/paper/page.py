@@ -197,7 +197,7 @@ def _run_row(run: FinishedRun) -> tuple[str, ...]:
         run.name,
         ", ".join(short(generator.model) for generator in generators),
         ", ".join(dict.fromkeys(pairs)),
-        ", ".join(config.protocols()),
+        config.protocols_said(),
     )
     return (
         *map(visible, names),

@@ -19,11 +19,14 @@ from divtok.config.run import RunConfig, parse_config
 from divtok.config.tree import override_tree
 from divtok.errors import UsageError, did_you_mean
 from divtok.families.family import get_family
+from divtok.protocols.given import is_wording_file, read_wording
+from divtok.protocols.wording import Wording
 from divtok.strict_yaml import load_tree
 
 RECIPES_FILE, RUNS_FILE = "recipes.yaml", "runs.yaml"
 TINY = "tiny"
 ALL = "all"
+_WORDS = "protocols."  # begins an override that gives a protocol other words
 
 # The defaults of n and k.
 DEFAULT_VALUES = {"saturation": 10, "offset": 4}
@@ -131,8 +134,7 @@ def runs_of(
 
     `family` picks the side: `tiny` its own; any other keeps the paper's runs of that family.
     """
-    sides = [recipe.side(family) for recipe in chosen]
-    names = dict.fromkeys(name for s in sides for name in (*s.runs, s.fit) if name is not None)
+    names = _run_names(chosen, family)
     found = of_family((run for name in names for run in named_runs(name, overrides)), family)
     if not found:
         raise UsageError(
@@ -143,22 +145,78 @@ def runs_of(
     return found
 
 
+def check_words(chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str]) -> None:
+    """Refuse words for a protocol that none of the recipes' runs asks by."""
+    trees = [_trees(RUNS_FILE)[name] for name in _run_names(chosen, family)]
+    each = [tree.get("protocols") or [tree.get("protocol", "cot")] for tree in trees]
+    asked = dict.fromkeys(protocol for protocols in each for protocol in protocols)
+    for kind in _given_words(overrides)[0]:
+        if kind not in asked:
+            raise UsageError(
+                f"No run of this asks by a protocol '{kind}', as {_WORDS}{kind}= would have it.",
+                next_step=did_you_mean(kind, asked),
+            )
+
+
+def _run_names(chosen: Sequence[Recipe], family: str | None) -> list[str]:
+    sides = [recipe.side(family) for recipe in chosen]
+    return list(dict.fromkeys(n for s in sides for n in (*s.runs, s.fit) if n is not None))
+
+
 def of_family(runs: Iterable[NamedRun], family: str | None) -> list[NamedRun]:
     """The runs of the family; all of them for the side of tiny, and where none is asked for."""
     return [run for run in runs if family in (None, TINY, run.config.family)]
 
 
 def named_runs(name: str, overrides: Sequence[str] = ()) -> list[NamedRun]:
-    """The run of that name; several, one a protocol, where it lists protocols."""
+    """The run of that name; several, one a protocol, where it lists protocols.
+
+    An override `protocols.KIND=FILE` has a protocol ask in the words of a file. Such runs have a
+    name of their own, so that they stand beside those in divtok's words.
+    """
     tree = dict(_trees(RUNS_FILE)[name])
     protocols: list[str] | None = tree.pop("protocols", None)
+    given, others = _given_words(overrides)
+    if protocols and any(override.startswith("protocol=") for override in others):
+        raise UsageError(
+            f"The run '{name}' asks by several protocols, and protocol= would make them one.",
+            next_step="Say which one asks in the words of your file: protocols.KIND=FILE.yaml, "
+            f"where KIND is one of {', '.join(protocols)}.",
+        )
     found: list[NamedRun] = []
-    for protocol in protocols or [None]:
-        one = {"protocol": "cot", **tree} if protocol is None else {**tree, "protocol": protocol}
+    for kind in protocols or [None]:
+        one = {"protocol": "cot", **tree} if kind is None else {**tree, "protocol": kind}
+        asked: str = one["protocol"]
+        called = name if kind is None else f"{name}-{kind}"
+        if asked in given:
+            one["protocol"] = given[asked]
+            called = f"{called}-{_words_in(given[asked], asked).name}"
         source = f"the run '{name}' of {RUNS_FILE}"
-        config = parse_config(override_tree(one, overrides), source=source)
-        found.append(NamedRun(name if protocol is None else f"{name}-{protocol}", config))
+        found.append(NamedRun(called, parse_config(override_tree(one, others), source=source)))
     return found
+
+
+def _given_words(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Protocol -> the file with other words for it, and the overrides that say something else."""
+    mine = [override for override in overrides if override.startswith(_WORDS)]
+    parts = [override.removeprefix(_WORDS).partition("=") for override in mine]
+    given = {kind: file for kind, _, file in parts}
+    return given, [override for override in overrides if override not in mine]
+
+
+def _words_in(file: str, kind: str) -> Wording:
+    if not is_wording_file(file):
+        raise UsageError(
+            f"'{_WORDS}{kind}={file}' names no file of words.",
+            next_step="Give a YAML file, FILE.yaml: docs/paper.md says what it holds.",
+        )
+    wording = read_wording(file)
+    if wording.kind != kind:
+        raise UsageError(
+            f"{file} has words for the protocol '{wording.kind}', not for '{kind}'.",
+            next_step=f"Write {_WORDS}{wording.kind}={file}, or correct 'kind' in the file.",
+        )
+    return wording
 
 
 @cache

@@ -19,6 +19,8 @@ from divtok.paper.published_numbers import (
 )
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
+from divtok.protocols.protocol import said_of
+from divtok.protocols.wording import kind_of
 from divtok.records import Evaluation
 from divtok.report.metric_table import metric_table
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label
@@ -70,7 +72,12 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     protocol = runs[0].protocol
     tables = [
         *(
-            _beside(metric_table(shown[metric], metric, protocol=protocol), metric, theirs)
+            _beside(
+                metric_table(shown[metric], metric, protocol=protocol),
+                metric,
+                theirs,
+                words=worded(runs),
+            )
             for metric in METRICS
         ),
         # Not in the paper: whether they can be believed where not half of the responses are right.
@@ -161,7 +168,11 @@ def _said_of_beyond(table: ReportTable) -> str:
 
 
 def _beside(
-    table: ReportTable, metric: Metric, theirs: Mapping[tuple[str, str, str], Published]
+    table: ReportTable,
+    metric: Metric,
+    theirs: Mapping[tuple[str, str, str], Published],
+    *,
+    words: str,
 ) -> ReportTable:
     """The table with the paper's row and the difference below each row that the paper has too."""
     estimators = [column.key for column in table.columns[3:]]
@@ -197,7 +208,7 @@ def _beside(
     rows.append(ReportRow(("Paper's average", *averages), is_mean=True, ranked=False))
     caption = (
         f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
-        "generators and 4 benchmarks, whatever rows are shown above."
+        f"generators and 4 benchmarks, whatever rows are shown above. {words}"
     )
     return replace(table, rows=tuple(rows), caption=caption)
 
@@ -277,10 +288,9 @@ def _cases(runs: Sequence[FinishedRun]) -> Cases:
     found: dict[Case, Metrics] = {}
     for run in runs:
         for e in run.evaluations:
-            found[run.config.protocol_for(e.benchmark), e.benchmark, e.estimator] = Metrics(
-                e.accuracy, e.ece, e.auroc
-            )
-            found[run.config.protocol_for(e.benchmark), e.benchmark, None] = Metrics(e.accuracy)
+            kind = kind_of(run.config.protocol_for(e.benchmark))
+            found[kind, e.benchmark, e.estimator] = Metrics(e.accuracy, e.ece, e.auroc)
+            found[kind, e.benchmark, None] = Metrics(e.accuracy)
     return found
 
 
@@ -309,8 +319,14 @@ def _benchmarks(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def _protocols(runs: Sequence[FinishedRun]) -> list[str]:
-    there = {name for run in runs for name in run.config.protocols()}
+    there = {kind_of(name) for run in runs for name in run.config.protocols()}
     return [protocol for protocol in PROTOCOL_LABELS if protocol in there]
+
+
+def worded(runs: Sequence[FinishedRun]) -> str:
+    """In which words each protocol asked: beside the paper's figures it matters whose they are."""
+    found = dict.fromkeys(name for run in runs for name in run.config.protocols())
+    return f"Wording: {'; '.join(map(said_of, found))}." if found else ""
 
 
 def _made(runs: Sequence[FinishedRun]) -> str:
@@ -325,7 +341,7 @@ def _made(runs: Sequence[FinishedRun]) -> str:
     total = sum(len(group.problem_id) for run in runs for group in run.groups)
     return (
         f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits. "
-        f"Left out: {left_out} of {total} responses."
+        f"Left out: {left_out} of {total} responses. {worded(runs)}"
     )
 
 

@@ -243,7 +243,7 @@ def _plan_run(name: str, config: RunConfig, folder: Path, sizes: Sizes) -> RunPl
     return RunPlan(
         name=name,
         family=config.family,
-        protocol=", ".join(config.protocols()),
+        protocol=config.protocols_said(),
         folder=folder / name,
         exists=stored.exists,
         device="cpu" if small else "gpu",

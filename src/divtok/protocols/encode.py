@@ -13,12 +13,12 @@ from typing import Any
 
 from divtok.errors import ModelError
 from divtok.protocols.prompts import (
-    CONFIDENCE_QUESTION,
-    Message,
     fold_system_into_user,
+    follow_up_for,
     messages_for,
 )
 from divtok.protocols.templates import TemplateFailed, render
+from divtok.protocols.wording import Message
 
 # Stand-ins for texts: characters for private use, which no template and no prompt has.
 _MARKER = "\ue000\ue001\ue000"
@@ -73,9 +73,11 @@ def follow_up_ids(
     response: Sequence[int],
     end_ids: Collection[int],
     protocol: str = "cot",
-    follow_up: str = CONFIDENCE_QUESTION,
+    follow_up: str | None = None,
 ) -> tuple[int, ...]:
     """Token ids of the whole conversation with a further question, up to where its reply begins.
+
+    `follow_up` is that question, by default the protocol's own.
 
     The ids that asked `question` and those of the response are kept as they are, but for the
     response's closing end tokens; only what the template puts after a response is encoded. A
@@ -90,7 +92,8 @@ def follow_up_ids(
     def render(text: str) -> str:
         return _further_turn(tokenizer, text, protocol)
 
-    return (*prompt, *response[:stop], *_ids_around(tokenizer, render, follow_up))
+    asked = follow_up_for(protocol) if follow_up is None else follow_up
+    return (*prompt, *response[:stop], *_ids_around(tokenizer, render, asked))
 
 
 def _check_prompt(tokenizer: Any, question: str, prompt: Sequence[int], protocol: str) -> None:

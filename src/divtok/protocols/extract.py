@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from divtok.protocols.boxed import AnswerSpan
+from divtok.protocols.given import protocol_named
 from divtok.protocols.protocol import PROTOCOLS
 
 
@@ -11,13 +14,15 @@ def find_answer(text: str, protocol: str = "cot") -> AnswerSpan | None:
     return PROTOCOLS.get(protocol).find_answer(text)
 
 
-def extract_answer(text: str, protocol: str = "cot") -> str | None:
+def extract_answer(text: str, protocol: str | Path = "cot") -> str | None:
     """The final answer as written in the response, or None where there is none.
+
+    `protocol` is a name (`divtok ls protocols`) or the path of a wording file.
 
     Example:
         >>> import divtok
         >>> divtok.extract_answer("So it is \\\\boxed{7}.")
         '7'
     """
-    span = find_answer(text, protocol)
+    span = find_answer(text, protocol_named(protocol))
     return None if span is None else span.content

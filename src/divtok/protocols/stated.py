@@ -25,7 +25,8 @@ from decimal import Decimal
 
 from divtok.protocols.boxed import AnswerSpan, find_boxed
 from divtok.protocols.loose_json import Node, find_last
-from divtok.protocols.protocol import Message, Protocol
+from divtok.protocols.protocol import Protocol
+from divtok.protocols.wording import Wording
 from divtok.records import Reason, Statement
 
 NO_CANDIDATE = r"no likeliest JSON candidate and no \boxed{} found"
@@ -77,25 +78,21 @@ def read_rating(text: str) -> Statement:
 
 
 def stating_protocol(
-    name: str, summary: str, *, prompt: str, read: Callable[[str], Stated], no_answer: str
+    name: str, summary: str, *, wording: Wording, read: Callable[[str], Stated], no_answer: str
 ) -> Protocol:
-    """A protocol that asks for the answer and a confidence in JSON; `prompt` has "{question}" once.
+    """A protocol that asks for the answer and a confidence in JSON.
 
-    Where the JSON gives no answer the last box counts, since it can be graded although it has no
-    stated confidence.
+    Its own words have no system prompt, which would ask for a box. Where the JSON gives no answer
+    the last box counts, since it can be graded although it has no stated confidence.
     """
-
-    def messages(question: str) -> list[Message]:
-        # Without the system prompt, which would ask for a box. Not str.format: JSON has braces.
-        return [{"role": "user", "content": prompt.replace("{question}", question)}]
-
     return Protocol(
         name,
         summary,
-        messages=messages,
+        messages=wording.messages,
         find_answer=lambda text: read(text).answer or find_boxed(text),
         no_answer=no_answer,
         read_confidence=lambda text: read(text).statement,
+        wording=wording,
     )
 
 

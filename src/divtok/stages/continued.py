@@ -15,6 +15,8 @@ from divtok.config.joined import joined, kept
 from divtok.config.run import RunConfig
 from divtok.errors import StoreError
 from divtok.progress import say
+from divtok.protocols.protocol import wording_of
+from divtok.protocols.wording import SHORT, kind_of
 from divtok.stages.stored import stored_config
 from divtok.store.manifest import Difference, differences
 from divtok.store.run import Run
@@ -79,12 +81,20 @@ def generation_identity(config: RunConfig) -> dict[str, object]:
         "seed": config.seed,
         # Where all benchmarks have one it is stored as before there could be several.
         "protocol": protocols.popitem()[1] if len(set(protocols.values())) == 1 else protocols,
+        "wordings": _wordings(config),
         "sampling": {g.model: asdict(config.sampling_for(g)) for g in generators},
         "samples": {
             g.model: {name: config.samples_for(g, name) for name in config.benchmark_names()}
             for g in generators
         },
     }
+
+
+def _wordings(config: RunConfig) -> dict[str, str]:
+    """Protocols as the config names them -> the hash of their words, where these are data."""
+    names = {config.protocol_name_for(b): config.protocol_for(b) for b in config.benchmark_names()}
+    words = {name: wording_of(protocol) for name, protocol in sorted(names.items())}
+    return {name: wording.hash for name, wording in words.items() if wording is not None}
 
 
 def _by_benchmark(identity: Mapping[str, Any], named: Any) -> dict[str, Any]:
@@ -149,18 +159,38 @@ def _apart(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """What of the stored identity is given otherwise, in the words of the config."""
     found: dict[str, set[str]] = {}  # what differs -> the models or benchmarks it does so for
     of: dict[str, set[str]] = {}  # -> all of them
+    changed = reworded(stored.get("wordings"), given["wordings"])
     for difference in differences(stored, given):
+        part = difference.path[0]
+        # Names of wordings come and go; the words are part of the protocols in the rows.
+        worded = part == "wordings" or (part == "protocol" and changed and _is_wording(difference))
         # Each generator's sampling repeats the run's seed, which is compared by itself.
-        repeated = difference.path[0] == "sampling" and difference.path[-1] == "seed"
-        if not _grows(difference, stored) and not repeated:
+        repeated = part == "sampling" and difference.path[-1] == "seed"
+        if not (worded or repeated or _grows(difference, stored)):
             what, where = _in_words(difference, weights="dtype" in stored)
             found.setdefault(what, set()).add(where)
-            known = stored.get(difference.path[0])
+            known = stored.get(part)
             of[what] = set(cast(Mapping[str, Any], known)) if isinstance(known, Mapping) else set()
-    return [
+    return changed + [
         what if not any(where) or where == of[what] else f"{what} of {', '.join(sorted(where))}"
         for what, where in found.items()
     ]
+
+
+def reworded(stored: Mapping[str, str] | None, given: Mapping[str, str]) -> list[str]:
+    """The protocols that ask in other words by the name they had, in words of the user's."""
+    return [
+        f"other words: the wording of protocol '{name}' has changed ({before[:SHORT]} -> "
+        f"{given[name][:SHORT]})"
+        for name, before in (stored or {}).items()
+        if given.get(name) not in (None, before)
+    ]
+
+
+def _is_wording(difference: Difference) -> bool:
+    """Whether only the words of a protocol differ, and not its kind."""
+    texts = [json.loads(text) for text in (difference.old, difference.new) if text is not None]
+    return len({kind_of(text) for text in texts}) == 1
 
 
 def _grows(difference: Difference, stored: Mapping[str, Any]) -> bool:

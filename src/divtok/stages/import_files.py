@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from divtok.config.made_with import libraries
-from divtok.config.run import RunConfig, load_config, to_yaml
+from divtok.config.run import RunConfig, parse_config, to_yaml
+from divtok.config.tree import override_tree
+from divtok.config.wordings import as_section
 from divtok.errors import DataError, StoreError
 from divtok.importers import (
     BadRow,
@@ -28,9 +30,11 @@ from divtok.importers import (
 from divtok.importers.answers import AUTO, best_protocol
 from divtok.importers.found import Found, found_files
 from divtok.importers.importer import NothingToReadError
+from divtok.protocols.wording import Wording
 from divtok.records import Problem, Trajectory
 from divtok.stages.bad_rows import FILE_SECTION, file_sections, write_bad_rows
 from divtok.stages.import_identity import content_of, identity_of, names_of, packed_as
+from divtok.stages.import_words import check_words, with_words
 from divtok.stages.stored import DEFAULT_FAMILY, stored_config
 from divtok.store.run import Run, check_or_write_manifest
 from divtok.store.sections import check_section
@@ -83,7 +87,8 @@ def import_files(
     the run's config, as in "grade.verdicts=theirs".
     """
     found = found_files(files, options.format)
-    options, files = replace(options, format=found.format), found.files
+    options, words = with_words(replace(options, format=found.format))
+    files = found.files
     check_options(options)
     names = names_of(files)
     _check_run(run)
@@ -103,6 +108,7 @@ def import_files(
         if of not in files
     ]
     options, chosen = _with_protocol(run, trajectories, options, read, names)
+    check_words(run, trajectories, words)
     check_section(run, trajectories, _RUN_SECTION, {"protocol": options.protocol})
     before = _before(run, trajectories)
     done: list[ImportedFile | _New] = []
@@ -116,7 +122,7 @@ def import_files(
         done.append(new)
         before = _after(before, new)
     done[0].notes[:0] = [*found.notes, *found_nothing, *chosen]
-    config = _config_text(run, options, family, grading, [t for t, _ in before.trajectories])
+    config = _config_text(run, options, words, family, grading, [t for t, _ in before.trajectories])
     others = (f for f in (options.problems, options.requests) if f is not None)
     named = {**{file: names[file] for file in files}, **{file: file.name for file in others}}
     if any(isinstance(item, _New) for item in done):
@@ -360,14 +366,18 @@ def _store(run: Run, new: _New, read: Mapping[Path, str]) -> ImportedFile:
 def _config_text(
     run: Run,
     options: ImportOptions,
+    words: Wording | None,
     family: str | None,
     grading: Sequence[str],
     trajectories: Sequence[Trajectory],
 ) -> str:
     """The run's config, with the names of everything that is in it."""
     if run.config_text() is None:
-        given = [f"family={family or DEFAULT_FAMILY}", f"protocol={options.protocol}"]
-        config = load_config(None, [*given, *grading])
+        asked: dict[str, Any] = {"protocol": options.protocol}
+        if words is not None:
+            asked = {"protocol": words.name, "wordings": as_section(words)}
+        tree = {"family": family or DEFAULT_FAMILY, **asked}
+        config = parse_config(override_tree(tree, grading), source="the options")
     else:
         config = stored_config(run, grading)
         if family not in (None, config.family):

@@ -56,6 +56,7 @@ class StatementKind(EvidenceKind[Reply]):
         if work.config.all_state_confidence or replies is None:
             return
         identity = {
+            # Of a user's wording it is a part of the trajectories' keys.
             "question": CONFIDENCE_QUESTION,
             "reply_tokens": work.config.evidence.reply_tokens,
             **replies.identity(engine_setups(work.config)),

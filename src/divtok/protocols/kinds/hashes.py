@@ -6,12 +6,10 @@ import re
 
 from divtok.protocols.announced import find_announced, trimmed
 from divtok.protocols.boxed import AnswerSpan
-from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import own_wording
 
-SYSTEM_PROMPT = (
-    "Please reason step by step, and end with one more line that holds #### and your final answer: "
-    "#### ANSWER"
-)
+WORDING = own_wording("hashes")
 
 _MARK = re.compile(r"(?<!#)#{4}(?!#)(?P<line>[^\n]*+)")
 _MORE = re.compile(r"\s*+\S")
@@ -38,8 +36,9 @@ PROTOCOLS.add(
     Protocol(
         "hashes",
         'Reasoning, then "#### " and the answer.',
-        messages=asking(SYSTEM_PROMPT),
+        messages=WORDING.messages,
         find_answer=find_hashes,
         no_answer="no #### with an answer found",
+        wording=WORDING,
     ),
 )

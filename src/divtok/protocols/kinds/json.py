@@ -10,12 +10,10 @@ import re
 from typing import NoReturn
 
 from divtok.protocols.boxed import AnswerSpan
-from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import own_wording
 
-SYSTEM_PROMPT = (
-    "Please reason step by step, and end with your final answer as JSON in a block of code: "
-    "```json ANSWER ```"
-)
+WORDING = own_wording("json")
 
 
 _START = re.compile(r"""\{(?=\s*+["}])|\[(?=\s*+["{\[\]\-\dtfn])""")
@@ -49,9 +47,10 @@ PROTOCOLS.add(
     Protocol(
         "json",
         "Reasoning, then the answer as a JSON object or array.",
-        messages=asking(SYSTEM_PROMPT),
+        messages=WORDING.messages,
         find_answer=find_json,
         no_answer="no JSON object or array found",
         grader="json",
+        wording=WORDING,
     ),
 )

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 
 from divtok.protocols.announced import announcement
 from divtok.protocols.boxed import AnswerSpan, find_boxed
-from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import own_wording
 
-SYSTEM_PROMPT = (
-    "Please reason step by step, and end with one more line that holds the letter of the option "
-    "you choose and nothing else: Answer: LETTER"
-)
+WORDING = own_wording("letter")
 
 _NOUN = (
     r"(?:answer(?:\s(?:choice|option|letter))?"
@@ -168,9 +166,10 @@ PROTOCOLS.add(
     Protocol(
         "letter",
         "Reasoning, then the letter of an option.",
-        messages=asking(SYSTEM_PROMPT),
+        messages=WORDING.messages,
         find_answer=find_letter,
         no_answer="no letter of an option that the response commits to found",
         grader="choice",
+        wording=WORDING,
     ),
 )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from divtok.protocols.announced import find_announced
-from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import own_wording
 
-SYSTEM_PROMPT = (
-    "Please reason step by step, and end with one more line that gives your final answer and "
-    "nothing else: The answer is ANSWER."
-)
+WORDING = own_wording("sentence")
 
 PROTOCOLS.add(
     "sentence",
     Protocol(
         "sentence",
         'Reasoning, then the sentence "The answer is ...".',
-        messages=asking(SYSTEM_PROMPT),
+        messages=WORDING.messages,
         find_answer=find_announced,
         no_answer='no "The answer is ..." or "Answer: ..." found',
+        wording=WORDING,
     ),
 )

@@ -5,21 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 from divtok.protocols.announced import find_announced
-from divtok.protocols.protocol import PROTOCOLS, Protocol, asking
+from divtok.protocols.protocol import PROTOCOLS, Protocol
+from divtok.protocols.wording import own_wording
 
-SYSTEM_PROMPT = (
-    "Please reason step by step, and end with one more line that holds your final answer and "
-    "nothing else: Answer: TEXT"
-)
+WORDING = own_wording("text")
 
 PROTOCOLS.add(
     "text",
     Protocol(
         "text",
         'Reasoning, then the line "Answer: ..." with any text.',
-        messages=asking(SYSTEM_PROMPT),
+        messages=WORDING.messages,
         find_answer=partial(find_announced, whole_lines=True),
         no_answer='no "Answer: ..." or "The answer is ..." found',
         grader="text",
+        wording=WORDING,
     ),
 )
