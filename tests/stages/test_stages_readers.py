@@ -35,7 +35,7 @@ def a_trajectory(generator: str) -> Trajectory:
 
 def read(generator: str) -> Trajectory:
     config = load_config(None, [])
-    (row,) = as_read_by(READER, [a_trajectory(generator)], {("b", "1"): QUESTION}, config)
+    (row,) = as_read_by(READER, [a_trajectory(generator)], {("b", "1"): QUESTION}, config).rows
     return row
 
 

@@ -162,6 +162,13 @@ class EvidenceSection(Section):
     relevance: str | None = None  # JSONL file with weights for each token
 
 
+class PrmSection(Section):
+    """How long a response the process reward model may read; `evidence.prm` says which it is."""
+
+    # Left out: any, beyond what it was trained on too; "trained": as much as that.
+    max_length: Positive | Literal["trained"] | None = None
+
+
 class ScoreSection(Section):
     """How traces become confidences. Estimators may have further parameters of their own."""
 
@@ -265,6 +272,7 @@ class RunConfig(Section):
     grade: GradeSection = GradeSection()
     trace: TraceSection = TraceSection()
     evidence: EvidenceSection = EvidenceSection()
+    prm: PrmSection = PrmSection()
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
 
@@ -409,7 +417,7 @@ class RunConfig(Section):
         return self.bases.get(generator.model, generator.base)
 
     @property
-    def prm(self) -> str | None:
+    def reward_model(self) -> str | None:
         return self.evidence.prm or self.preset.prm
 
     @property

@@ -20,6 +20,7 @@ from divtok.paper.published_numbers import (
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
 from divtok.report.metric_table import metric_table
+from divtok.report.read_on import read_on
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
 
 Metric = Literal["ece", "auroc"]
@@ -190,6 +191,9 @@ def _method_table(
             "'+' row scores the same trajectories again. "
         )
     caption += _made(runs)
+    shown = {estimator for _, _, estimator in methods}
+    on = read_on([e for run in runs for e in run.evaluations if e.estimator in shown])
+    caption += "".join(f" {sentence}" for sentence in on)
     heading = f"{title}: {short(_generator(runs))}"
     return ReportTable(heading, tuple(columns), tuple(rows), caption)
 
