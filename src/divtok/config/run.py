@@ -15,6 +15,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -66,6 +67,14 @@ def _stated_precision(precision: str | float) -> str | float:
     except UsageError as error:
         raise PydanticCustomError("precision", "{why}", {"why": error.next_step}) from error
     return precision
+
+
+def _length_or_trained(value: Any) -> Any:
+    """Checked before, since a value that is neither would be refused once for each."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if value is None or value == "trained" or whole:
+        return value
+    raise PydanticCustomError("length", "input should be a number of tokens from 1 on, or trained")
 
 
 class SamplingSection(Section):
@@ -166,7 +175,9 @@ class PrmSection(Section):
     """How long a response the process reward model may read; `evidence.prm` says which it is."""
 
     # Left out: any, beyond what it was trained on too; "trained": as much as that.
-    max_length: Positive | Literal["trained"] | None = None
+    max_length: Annotated[
+        Positive | Literal["trained"] | None, BeforeValidator(_length_or_trained)
+    ] = None
 
 
 class ScoreSection(Section):

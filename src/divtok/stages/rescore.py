@@ -31,7 +31,7 @@ _BEHIND_RESPONSES = (
 # What `gather` goes by: who reads, what it is read for, and with which models.
 _GATHERED = (
     *("trace", "servers", "served_names", "tokenizers", "revisions"),
-    *("bases", "projections", "evidence", "prm", "score.estimators"),
+    *("bases", "projections", "prm", "evidence", "score.estimators"),
 )
 _GRADED = ("grade", "benchmark_graders")
 _SCORED = ("score",)
