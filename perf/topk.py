@@ -41,7 +41,9 @@ def main() -> None:
     read = [t for t in run.trajectories.read() if t.key in traces and traces[t.key].status == "ok"]
     config = stored_config(run)
     questions = Gathering(run, config).questions()
-    rows = as_read_by(given.p, read[: given.responses], questions, config)
+    as_text = [t.key for t in traces.values() if t.retokenized]
+    found = as_read_by(given.p, read[: given.responses], questions, config, as_text=as_text)
+    rows = found.rows
     models = [load_model(ref, device="cpu") for ref in (given.p, given.q)]
     lists = [[logprobs(model, row) for model in models] for row in rows]
     print(

@@ -355,13 +355,24 @@ class Reading:
 class StepRewards:
     """What a process reward model gives to each line of a response, [S] in [0, 1].
 
-    Where `reason` is set the array is empty.
+    Where `reason` is set the array is empty. `length` counts the tokens of question and response,
+    `trained_length` those the model was trained to read at once; both are None in rows of older
+    runs, none of which is longer, and `trained_length` where a model has no such limit.
     """
 
     key: str
     model: str
     rewards: FloatArray
     reason: str | None = None
+    length: int | None = None
+    trained_length: int | None = None
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the response is longer than what the model was trained to read."""
+        if self.length is None or self.trained_length is None:
+            return False
+        return self.length > self.trained_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +508,10 @@ class Evaluation:
     mean_confidence: float | None = None  # of the scored responses
     share_right: float | None = None  # of the scored responses
     reason: str | None = None  # why a metric is None
+    # Of the scored responses those that are longer than `trained_length`, the tokens that the model
+    # behind the estimator was trained to read; both None where there is no such model.
+    beyond: int | None = None
+    trained_length: int | None = None
 
 
 def shortened(text: str, longest: int = 80) -> str:

@@ -386,3 +386,17 @@ def test_names_of_models_may_hold_dots_in_overrides() -> None:
 def test_an_unknown_key_of_a_further_pair_is_named() -> None:
     with pytest.raises(ConfigError, match=r"trace\.also\.0\.auxiliry.*auxiliary"):
         load_config(None, ["trace.also=[{auxiliry: x}]"])
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [("trained", "trained"), ("8000", 8000), ("null", None)]
+)
+def test_the_reward_model_reads_any_length_or_up_to_one(value: str, kept: object) -> None:
+    assert load_config(None).prm.max_length is None
+    assert load_config(None, [f"prm.max_length={value}"]).prm.max_length == kept
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "true", "traned"])
+def test_another_length_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"prm\.max_length"):
+        load_config(None, [f"prm.max_length={value}"])

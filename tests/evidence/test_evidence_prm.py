@@ -6,15 +6,16 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from prm_samples import Saved, save_prm
 from safetensors.torch import load_file, save_file
-from trace_samples import byte_level_tokenizer, tiny_config
+from trace_samples import byte_level_tokenizer
 
 from divtok.errors import ModelError, ResourceError
 from divtok.evidence.prm import (
@@ -25,6 +26,7 @@ from divtok.evidence.prm import (
     load_prm,
     step_layout,
 )
+from divtok.records import Reason
 from divtok.trace.budget import Budget
 
 QUESTIONS = ("What is half of 84?", "Half of the apples are green; how many of 42 are red? " * 2)
@@ -36,47 +38,6 @@ RESPONSES = (
     "1\n2\n3\n4\n5\n6\n7\n8\n9\n10",
     " \n é ☃ \n",
 )
-
-
-@dataclass
-class Saved:
-    """A saved reward model, its backbone and its value head."""
-
-    folder: Path
-    backbone: Any
-    weight: torch.Tensor
-    bias: torch.Tensor
-    tokenizer: Any
-
-    def expected(self, question: str, response: str) -> np.ndarray:
-        """One row alone through the backbone, the linear layer and the sigmoid, written out."""
-        layout = step_layout(self.tokenizer, question, response)
-        ids = torch.tensor([[*layout.prompt_ids, *layout.token_ids]])
-        with torch.no_grad():
-            hidden = self.backbone(input_ids=ids).last_hidden_state[0]
-        places = [len(layout.prompt_ids) + place for place in layout.flagged]
-        values = hidden[places] @ self.weight[0] + self.bias
-        return (1 / (1 + torch.exp(-values))).numpy()
-
-
-def save_prm(folder: Path, architecture: str = "qwen2", length: int = 256) -> Saved:
-    from transformers import AutoModelForCausalLM
-
-    tokenizer = byte_level_tokenizer()
-    torch.manual_seed(3)
-    config = tiny_config(architecture, len(tokenizer) + 7, 32)
-    config.max_position_embeddings = length
-    model = AutoModelForCausalLM.from_config(config).float().eval()
-    weight, bias = torch.randn(1, 32), torch.randn(1)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    weights = load_file(folder / "model.safetensors")
-    weights |= {VALUE_WEIGHT: weight, VALUE_BIAS: bias}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    settings = json.loads((folder / "config.json").read_text())
-    settings["architectures"] = ["Qwen2ForPrmModel"]
-    (folder / "config.json").write_text(json.dumps(settings))
-    return Saved(folder, model.base_model, weight, bias, tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -236,20 +197,74 @@ def test_a_model_that_cannot_be_packed_is_read_padded(
 def test_unreadable_rows_keep_their_place_and_say_why(saved: Saved, model: RewardModel) -> None:
     layout = step_layout(saved.tokenizer, "q", "a\nb")
     length = len(layout.prompt_ids) + len(layout.token_ids)
-    exact = RewardModel(replace(model.reader, context_length=length))
-    found = exact.rewards(
-        [("1", "q", ""), ("2", "q", "a\nb"), ("3", "q", " \n"), ("4", "q", "a\nbb")]
-    )
+    rows = [("1", "q", ""), ("2", "q", "a\nb"), ("3", "q", " \n"), ("4", "q", "a\nbb")]
+    found = model.rewards(rows, max_length=length)
     assert [rewards.key for rewards in found] == ["1", "2", "3", "4"]
     assert found[0].reason == found[2].reason == "the response has no text"
     assert found[1].reason is None
     assert len(found[1].rewards) == 2
     asked, answered = len(layout.prompt_ids), len(layout.token_ids) + 1
-    assert found[3].reason == (
-        f"question {asked} + response {answered} = {length + 1} tokens, {model.name} reads {length}"
-    )
+    asked_for = f"question {asked} + response {answered} = {length + 1} tokens"
+    assert found[3].reason == f"{asked_for}; prm.max_length={length}"
     assert all(len(found[i].rewards) == 0 for i in (0, 2, 3))
-    assert exact.rewards([]) == []
+    assert [r.length for r in found[1::2]] == [length, length + 1]
+    assert model.rewards([]) == []
+    exact = RewardModel(replace(model.reader, context_length=length))
+    as_trained = exact.rewards(rows, max_length="trained")
+    assert [r.reason is None for r in as_trained] == [False, True, False, False]
+    assert as_trained[3].reason == (
+        f"{asked_for}; prm.max_length=trained, and {model.name} was trained on {length}"
+    )
+    assert exact.rewards(rows)[3].reason is None
+    assert [r.beyond for r in exact.rewards(rows)] == [False, False, False, True]
+
+
+LONG = "Half of 84 is 42.\n" * 125  # 1,501 tokens, the last of them a blank line
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "llama"])
+def test_a_response_far_beyond_the_trained_context_is_read_as_a_plain_pass_reads_it(
+    tmp_path: Path, architecture: str
+) -> None:
+    saved = save_prm(tmp_path, architecture, length=512)
+    layout = step_layout(saved.tokenizer, QUESTIONS[0], LONG)
+    assert len(layout.token_ids) == 1_501
+    short, long = load_prm(str(tmp_path), device="cpu").rewards(
+        [("short", QUESTIONS[0], RESPONSES[1]), ("long", QUESTIONS[0], LONG)]
+    )
+    assert (short.beyond, long.beyond) == (False, True)
+    assert long.trained_length == short.trained_length == 512
+    assert long.length == len(layout.prompt_ids) + len(layout.token_ids)
+    assert len(long.rewards) == 126
+    for found, text in ((short, RESPONSES[1]), (long, LONG)):
+        assert found.reason is None
+        np.testing.assert_allclose(
+            found.rewards, saved.expected(QUESTIONS[0], text), atol=1e-4, rtol=0
+        )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "rope", "why"),
+    [
+        ("gpt2", None, "its positions are learned, and there are no more"),
+        (
+            "qwen2",
+            {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+            "beyond that its positions depend on what else is read",
+        ),
+    ],
+)
+def test_a_model_that_has_no_further_positions_refuses_with_the_reason(
+    tmp_path: Path, architecture: str, rope: dict[str, Any] | None, why: str
+) -> None:
+    save_prm(tmp_path, architecture, 512, rope)
+    model = load_prm(str(tmp_path), device="cpu")
+    short, long = model.rewards([("s", "q", "a\nb"), ("l", "q", LONG)], max_length=5_000)
+    assert short.reason is None
+    assert isinstance(long.reason, Reason)
+    assert long.reason.kind == "no_positions"
+    assert long.reason.endswith(f"tokens, {model.name} reads 512: {why}")
+    assert len(long.rewards) == 0
 
 
 def test_broken_values_name_the_line(model: RewardModel) -> None:

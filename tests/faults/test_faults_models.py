@@ -150,7 +150,7 @@ def test_fault_18_original_ids_are_read_and_text_of_an_api_is_marked() -> None:
     questions = {("b", "1"): QUESTIONS[0]}
 
     def read(row: Trajectory, *overrides: str) -> Trajectory:
-        (found,) = as_read_by(AUXILIARY, [row], questions, load_config(None, list(overrides)))
+        (found,) = as_read_by(AUXILIARY, [row], questions, load_config(None, list(overrides))).rows
         return found
 
     assert read(row) == row

@@ -493,3 +493,22 @@ heavy = ("torch", "transformers", "datasets", "matplotlib", "sympy", "math_verif
 print("done", *[name for name in heavy if name in sys.modules])
 """
     assert in_a_new_process(code, str(partly_made)) == ["done"]
+
+
+def test_a_plan_says_that_the_reward_model_reads_on() -> None:
+    def notes(*overrides: str) -> list[str]:
+        plan = plan_of("table-blackbox-qwen3-4b", None, *overrides)
+        return [note for run in plan.runs for note in run.notes if "Open-PRM" in note]
+
+    reads_on = (
+        "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B was trained on 4,096 tokens and reads on past "
+        "them; tables say of how many responses. prm.max_length=trained leaves those out."
+    )
+    assert set(notes()) == {reads_on}
+    refuses = (
+        "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B was trained on 4,096 tokens; responses of more "
+        "than {} have no value of prm (prm.max_length={})."
+    )
+    assert set(notes("prm.max_length=trained")) == {refuses.format("4,096", "trained")}
+    assert set(notes("prm.max_length=8000")) == {refuses.format("8,000", "8000")}
+    assert notes("sampling.max_length=2000") == []

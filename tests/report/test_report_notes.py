@@ -20,6 +20,7 @@ from divtok.report.count_notes import (
 from divtok.report.note import Note
 from divtok.report.notes import happened_note, left_out_note, mixed_note, pair_note
 from divtok.report.prevalence_notes import noise_floor_note
+from divtok.report.read_on import read_on, read_on_note
 from divtok.report.write import write_report
 
 CERTIFIED = Certified(
@@ -213,3 +214,27 @@ def test_the_page_has_a_section_for_each_note_that_has_lines(tmp_path) -> None:
     assert all(f"## {title}\n" not in without for title in sections[1:4])
     places = [page.index(f"\n## {title}\n") for title in sections]
     assert places == sorted(places)
+
+
+def test_the_sentence_on_rows_beyond_the_trained_context_sums_over_groups() -> None:
+    found = [
+        evaluation("prm", generator="x", n_scored=300, beyond=12, trained_length=4096),
+        evaluation("prm", generator="y", n_scored=100, beyond=0, trained_length=4096),
+        evaluation("nsl", generator="x"),
+    ]
+    said = (
+        "12 of {} scored responses are longer than the 4,096 tokens it was trained on; it read on."
+    )
+    assert read_on(found) == [f"PRM: {said.format(400)}"]
+    note = read_on_note(found)
+    assert note.lines == (f"x on bench, PRM: {said.format(300)}",)
+    assert [note.value(e) for e in found] == [
+        {"beyond": 12, "of": 300, "trained_length": 4096},
+        {"beyond": 0, "of": 100, "trained_length": 4096},
+        None,
+    ]
+    one = read_on([evaluation("prm", n_scored=5, beyond=1, trained_length=64)])
+    assert one == [
+        "PRM: 1 of 5 scored responses is longer than the 64 tokens it was trained on; it read on."
+    ]
+    assert read_on(found[1:]) == []

@@ -394,7 +394,7 @@ def test_foreign_rows_come_in_the_readers_tokens(tokenizer: Any, row: Trajectory
         replace(row, key="others", token_ids=tuple(np.arange(9).tolist())),
         replace(row, key="no prompt", prompt_ids=()),
     ]
-    read = as_read_by(GENERATOR, rows, questions, config)
+    read = as_read_by(GENERATOR, rows, questions, config).rows
     assert read[0] is row
     for found, given in zip(read[1:], rows[1:], strict=True):
         assert found == replace(
@@ -405,7 +405,7 @@ def test_foreign_rows_come_in_the_readers_tokens(tokenizer: Any, row: Trajectory
 def test_a_verbalized_protocol_has_its_own_prompt(tokenizer: Any, row: Trajectory) -> None:
     config = load_config(None, [*IMPORTED, "protocol=verbalized"])
     bare = replace(row, prompt_ids=(), token_ids=(), protocol="verbalized")
-    (found,) = as_read_by(GENERATOR, [bare], {("b", "1"): QUESTION}, config)
+    (found,) = as_read_by(GENERATOR, [bare], {("b", "1"): QUESTION}, config).rows
     assert found.prompt_ids == prompt_ids(tokenizer, QUESTION, protocol="verbalized")
     assert found.prompt_ids != row.prompt_ids
 
@@ -414,7 +414,7 @@ def test_text_that_is_empty_or_spells_a_control_token(tokenizer: Any, row: Traje
     config = load_config(None, IMPORTED)
     texts = ["", "<|im_end|> and on", "Für 30 €: 日本 🙂"]
     rows = [replace(row, key=t, text=t, prompt_ids=(), token_ids=()) for t in texts]
-    read = as_read_by(GENERATOR, rows, {("b", "1"): QUESTION}, config)
+    read = as_read_by(GENERATOR, rows, {("b", "1"): QUESTION}, config).rows
     assert read[0].token_ids == ()
     assert tokenizer.eos_token_id not in read[1].token_ids
     assert [tokenizer.decode(t.token_ids) for t in read] == texts
@@ -431,7 +431,7 @@ def test_a_served_reader_is_read_with_the_tokenizer_that_the_config_names(row: T
             f"tokenizers.served-only={GENERATOR}",
         ],
     )
-    (found,) = as_read_by("served-only", [row], {("b", "1"): QUESTION}, config)
+    (found,) = as_read_by("served-only", [row], {("b", "1"): QUESTION}, config).rows
     assert found is row
 
 
@@ -439,5 +439,5 @@ def test_a_generator_with_weights_is_told_by_its_own_tokenizer(row: Trajectory) 
     """Its ids are its own whatever they spell; the same tokenizer keeps them."""
     config = load_config(None, ONE)
     odd = replace(row, generator=GENERATOR, text="not what the ids spell", sampling=Sampling())
-    (found,) = as_read_by("divtok/tiny-0.9m", [odd], {("b", "1"): QUESTION}, config)
+    (found,) = as_read_by("divtok/tiny-0.9m", [odd], {("b", "1"): QUESTION}, config).rows
     assert found is odd

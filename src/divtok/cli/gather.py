@@ -12,7 +12,7 @@ def gather(
     """Gather what a run's estimators need: chains, replies, base readings, rewards.
 
     Only what the estimators of the config name, and only the rows that are missing. Give
-    score.estimators=... to choose others, and keys of trace, evidence, bases or projections;
+    score.estimators=... to choose others, and keys of trace, evidence, prm, bases or projections;
     the run remembers them.
     """
     from divtok.stages.rescore import regather

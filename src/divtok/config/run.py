@@ -15,6 +15,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -70,6 +71,14 @@ def _stated_precision(precision: str | float) -> str | float:
     except UsageError as error:
         raise PydanticCustomError("precision", "{why}", {"why": error.next_step}) from error
     return precision
+
+
+def _length_or_trained(value: Any) -> Any:
+    """Checked before, since a value that is neither would be refused once for each."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if value is None or value == "trained" or whole:
+        return value
+    raise PydanticCustomError("length", "input should be a number of tokens from 1 on, or trained")
 
 
 class SamplingSection(Section):
@@ -164,6 +173,15 @@ class EvidenceSection(Section):
     prm: str | None = None  # left out: the family's
     reply_tokens: Positive = 512  # most tokens of the reply to the question how sure it is
     relevance: str | None = None  # JSONL file with weights for each token
+
+
+class PrmSection(Section):
+    """How long a response the process reward model may read; `evidence.prm` says which it is."""
+
+    # Left out: any, beyond what it was trained on too; "trained": as much as that.
+    max_length: Annotated[
+        Positive | Literal["trained"] | None, BeforeValidator(_length_or_trained)
+    ] = None
 
 
 class ScoreSection(Section):
@@ -270,6 +288,7 @@ class RunConfig(Section):
     grade: GradeSection = GradeSection()
     trace: TraceSection = TraceSection()
     evidence: EvidenceSection = EvidenceSection()
+    prm: PrmSection = PrmSection()
     score: ScoreSection = ScoreSection()
     evaluate: EvaluateSection = EvaluateSection()
 
@@ -439,7 +458,7 @@ class RunConfig(Section):
         return self.bases.get(generator.model, generator.base)
 
     @property
-    def prm(self) -> str | None:
+    def reward_model(self) -> str | None:
         return self.evidence.prm or self.preset.prm
 
     @property

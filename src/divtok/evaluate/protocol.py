@@ -158,6 +158,8 @@ def evaluate_estimator(
         excluded_by=excluded_by,
         clipped=0 if probability is None else int((probability != scores).sum()),
         reason=Reason(kind, "; ".join(dict.fromkeys(reasons))) if reasons else None,
+        beyond=None if column.beyond is None else int(np.asarray(column.beyond)[kept].sum()),
+        trained_length=column.trained_length,
     )
 
 

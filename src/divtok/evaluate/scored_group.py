@@ -27,12 +27,16 @@ class ScoreColumn:
     """One estimator's values for every response of a group; None where it gave none.
 
     `ranking_only` marks values that order responses but are no probabilities (length, count).
+    `beyond` says of every response whether it is longer than the `trained_length` of the model
+    behind the estimator; None where there is no such model.
     """
 
     estimator: str
     values: Sequence[float | None]
     params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
     ranking_only: bool = False
+    beyond: Sequence[bool] | None = None
+    trained_length: int | None = None
 
     def __post_init__(self) -> None:
         for row, value in enumerate(self.values):

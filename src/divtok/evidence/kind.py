@@ -51,6 +51,17 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadOn:
+    """What a kind's model was trained to read, in tokens, and the responses that are longer.
+
+    It read on past that where they have a record with a value.
+    """
+
+    trained_length: int
+    beyond: frozenset[str]  # keys of responses
+
+
+@dataclass(frozen=True, slots=True)
 class Gathering:
     """A run, the config it is gathered for, and who does the work."""
 
@@ -160,6 +171,10 @@ class EvidenceKind(Generic[R]):
     def find(self, work: Gathering) -> Find[Any]:
         """How a response's record is looked up."""
         raise NotImplementedError
+
+    def read_on(self, run: Run, config: RunConfig) -> ReadOn | None:
+        """The responses that are longer than its model was trained to read, if that is known."""
+        return None
 
     def failures(self, run: Run) -> list[str]:
         """Why records hold no value, for those that might be tried again."""

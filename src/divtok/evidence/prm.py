@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from divtok.models.errors import need_transformers, reading
 from divtok.models.files import WHOLE, fetch, weight_map
 from divtok.models.load import LoadedModel, LoadOptions, load_model, load_tokenizer, model_place
 from divtok.packed.packs import build_pack
-from divtok.packed.parts import length_switch
+from divtok.packed.parts import learned_positions, length_switch, stretched_positions
 from divtok.packed.probe import make_probe
 from divtok.protocols.encode import response_ids, text_ids
 from divtok.records import Reason, StepRewards
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 VALUE_WEIGHT = "v_head.summary.weight"  # [1, D]
 VALUE_BIAS = "v_head.summary.bias"  # [1]
+
+# Kinds of reasons: longer than `max_length` allows, and longer than the model can read at all.
+TOO_LONG, NO_POSITIONS = "too_long", "no_positions"
+# The most tokens of question and response that may be read: so many, or those it was trained on.
+MaxLength = int | Literal["trained"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +66,39 @@ class _Lines(Row):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewardModel:
-    """A process reward model. `reader.head` is its value head, in float32."""
+    """A process reward model. `reader.head` is its value head, in float32.
+
+    It reads on past the context it was trained with, unless `cannot_read_on` says why not.
+    """
 
     reader: Reader
+    cannot_read_on: str | None = None
 
     @property
     def name(self) -> str:
         return self.reader.name
 
     def rewards(
-        self, rows: Sequence[tuple[str, str, str]], *, budget: Budget | None = None
+        self,
+        rows: Sequence[tuple[str, str, str]],
+        *,
+        max_length: MaxLength = None,
+        budget: Budget | None = None,
     ) -> list[StepRewards]:
         """Rewards of every line for each (key, question, response text), in order.
 
-        A response without text, one too long for the model and one with broken values get no
-        rewards and the reason. Where memory runs out the budget shrinks and the work goes on; give
-        the same budget to the next call.
+        A response without text, one longer than `max_length`, one the model has no positions for
+        and one with broken values get no rewards and the reason. Where memory runs out the budget
+        shrinks and the work goes on; give the same budget to the next call.
         """
         refused: list[StepRewards | None] = []
         lines: list[_Lines] = []
         for key, question, text in rows:
             layout = step_layout(self.reader.tokenizer, question, text)
-            reason = self._unreadable(layout, text)
+            reason = self._unreadable(layout, text, max_length)
             refused.append(None if reason is None else self._failed(key, reason))
             lines.append(_lines(key, layout))
-        return read_rows(
+        found = read_rows(
             lines,
             self._read,
             refused=refused,
@@ -94,19 +107,24 @@ class RewardModel:
             switches=[self.reader.length_switch],
             doing="rewards",
         )
+        # A row's last token stands behind the response: see `_Lines`.
+        sizes = [row.length - 1 for row in lines]
+        trained = self.reader.context_length
+        return [
+            replace(row, length=size, trained_length=trained)
+            for row, size in zip(found, sizes, strict=True)
+        ]
 
-    def _unreadable(self, layout: StepLayout, text: str) -> str | None:
+    def _unreadable(self, layout: StepLayout, text: str, max_length: MaxLength) -> str | None:
         if not text.strip():
             return Reason("empty", "the response has no text")
-        limit, asked = self.reader.context_length, len(layout.prompt_ids)
+        trained, asked = self.reader.context_length, len(layout.prompt_ids)
         length = asked + len(layout.token_ids)
-        if limit is not None and length > limit:
-            return Reason(
-                "too_long",
-                f"question {asked} + response {len(layout.token_ids)} = {length} tokens, "
-                f"{self.name} reads {limit}",
-            )
-        return None
+        parts = f"question {asked} + response {len(layout.token_ids)}"
+        if self.cannot_read_on is not None and trained is not None and length > trained:
+            why = f"{parts} = {length} tokens, {self.name} reads {trained}: {self.cannot_read_on}"
+            return Reason(NO_POSITIONS, why)
+        return over_length(self.name, length, trained, max_length, parts=f"{parts} = ")
 
     def _read(self, rows: Sequence[_Lines], workspace_bytes: int) -> list[StepRewards]:
         import torch
@@ -142,6 +160,19 @@ class RewardModel:
         return StepRewards(key, self.name, np.empty(0, dtype=np.float32), reason)
 
 
+def over_length(
+    model: str, length: int, trained: int | None, max_length: MaxLength, *, parts: str = ""
+) -> Reason | None:
+    """Why a response of this length is not to be read by a model; None where it is."""
+    limit = trained if max_length == "trained" else max_length
+    if limit is None or length <= limit:
+        return None
+    said = f"prm.max_length={max_length}"
+    if max_length == "trained":
+        said += f", and {model} was trained on {limit}"
+    return Reason(TOO_LONG, f"{parts}{length} tokens; {said}")
+
+
 def step_layout(tokenizer: Any, question: str, response: str) -> StepLayout:
     """Question and response as the model was trained to read them; no chat template.
 
@@ -175,7 +206,17 @@ def load_prm(ref: str, **options: Unpack[LoadOptions]) -> RewardModel:
     weight, bias = _value_head(ref, revision)
     with _without_warnings():
         loaded = load_model(ref, backbone=True, **options)
-    return RewardModel(_make_reader(loaded, weight, bias))
+    cannot = _cannot_read_on(loaded.model.config.get_text_config())
+    return RewardModel(_make_reader(loaded, weight, bias), cannot)
+
+
+def _cannot_read_on(settings: Any) -> str | None:
+    """Why a model can read no more than it was trained on; None where its positions run on."""
+    if learned_positions(settings) is not None:
+        return "its positions are learned, and there are no more"
+    if stretched_positions(settings):
+        return "beyond that its positions depend on what else is read"
+    return None
 
 
 @contextmanager

@@ -104,6 +104,11 @@ def positions_shared(settings: Any) -> bool:
     return any(kind.get("rope_type") in ("dynamic", "longrope") for kind in _positions(settings))
 
 
+def stretched_positions(settings: Any) -> bool:
+    """Whether positions change with the longest row read so far, once that is beyond the limit."""
+    return any(kind.get("rope_type") == "dynamic" for kind in _positions(settings))
+
+
 def learned_positions(settings: Any) -> int | None:
     """How many positions a model has learned; None where they are computed, for any number."""
     if _positions(settings):

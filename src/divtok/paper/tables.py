@@ -23,6 +23,7 @@ from divtok.protocols.protocol import said_of
 from divtok.protocols.wording import kind_of
 from divtok.records import Evaluation
 from divtok.report.metric_table import metric_table
+from divtok.report.read_on import read_on
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label
 from divtok.score.sets import not_in_paper
 
@@ -272,6 +273,9 @@ def _method_table(
             "'+' row scores the same trajectories again. "
         )
     caption += _made(runs)
+    shown = {estimator for _, _, estimator in methods}
+    on = read_on([e for run in runs for e in run.evaluations if e.estimator in shown])
+    caption += "".join(f" {sentence}" for sentence in on)
     heading = f"{title}: {short(_generator(runs))}"
     return ReportTable(heading, tuple(columns), tuple(rows), caption)
 

@@ -31,7 +31,7 @@ class ModelSize:
     These are all but the embedding and unchosen experts. The output layer is among them, which
     `ModelShape` counts apart: there its operations are shown on their own. `kv_width` is heads
     times head width of the keys that are kept. Of the layers, `windowed` keep at most `window`
-    tokens.
+    tokens. `trained_length` is the context it was trained with, where it matters to a plan.
     """
 
     parameters: int
@@ -41,6 +41,7 @@ class ModelSize:
     windowed: int = 0
     window: int = 0
     stored: int | None = None  # numbers in the checkpoint, where it holds some of them twice
+    trained_length: int | None = None
 
     @property
     def weight_bytes(self) -> int:
@@ -129,4 +130,5 @@ def _sizes(place: Path) -> ModelSize | None:
         active=parameters if tied else parameters - looked_up,
         layers=settings["num_hidden_layers"],
         kv_width=settings.get("num_key_value_heads", heads) * width,
+        trained_length=settings.get("max_position_embeddings"),
     )

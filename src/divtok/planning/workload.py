@@ -64,8 +64,8 @@ def models_used(config: RunConfig) -> Iterator[tuple[str, Role]]:
         base = config.base_for(generator)
         if base is not None and {"base", "projected"} & set(needed):
             yield base, "base"
-    if "rewards" in needed and config.prm is not None:
-        yield config.prm, "prm"
+    if "rewards" in needed and config.reward_model is not None:
+        yield config.reward_model, "prm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class Workload:
         if "base" in needed and base is not None:
             made_by = ("readings", base, f"base_{config.evidence.base_prompt}")
             yield self._work("base", (base,), made_by, READING_BYTES_PER_TOKEN)
-        if "rewards" in needed and config.prm is not None:
-            yield self._work("rewards", (config.prm,), ("rewards", config.prm))
+        if "rewards" in needed and config.reward_model is not None:
+            yield self._work("rewards", (config.reward_model,), ("rewards", config.reward_model))
 
     @property
     def _tokens(self) -> float:
@@ -162,6 +162,7 @@ class Workload:
                     f"{model}: keys and values of {generate.batch_size} responses may not fit "
                     f"beside the weights. generate.batch_size={rows} should."
                 )
+        yield from self._beyond_trained()
         for p, q in self.config.pairs_for(self.generator):
             first, second = self.sizes[p], self.sizes[q]
             if first is not None and second is not None and too_large(first, second):
@@ -170,3 +171,22 @@ class Workload:
                     f"{p} and {q} have {weights:.0f} GB of weights, too much for {GPU}: "
                     "trace.device_map=auto spreads them."
                 )
+
+    def _beyond_trained(self) -> Iterator[str]:
+        """Where the reward model may meet responses longer than it was trained to read."""
+        prm, allowed = self.config.reward_model, self.config.prm.max_length
+        size = None if prm is None else self.sizes.get(prm)
+        trained = None if size is None else size.trained_length
+        if trained is None or "rewards" not in needed_evidence(self.config):
+            return
+        limit = trained if allowed == "trained" else allowed
+        if limit is not None:
+            yield (
+                f"{prm} was trained on {trained:,} tokens; responses of more than {limit:,} have "
+                f"no value of prm (prm.max_length={allowed})."
+            )
+        elif self.config.sampling_for(self.generator).max_length > trained:
+            yield (
+                f"{prm} was trained on {trained:,} tokens and reads on past them; tables say of "
+                "how many responses. prm.max_length=trained leaves those out."
+            )

@@ -32,7 +32,7 @@ def long_table(
 def _long_kind(key: str) -> Kind:
     if key in ("benchmark", "generator", "estimator", "params", "reason"):
         return "text"
-    counts = ("n", "n_scored", "n_balanced", "clipped")
+    counts = ("n", "n_scored", "n_balanced", "clipped", "beyond", "trained_length")
     return "integer" if key in counts or key.startswith("excluded") else "percent"
 
 
@@ -43,7 +43,8 @@ _LONG_KEYS = (
     "natural_ece_floor",
     "natural_auroc", "natural_auroc_low", "natural_auroc_high",
     "brier", "brier_low", "brier_high", "mean_confidence", "share_right", "aurc",
-    "excluded", *(f"excluded_{r}" for r in EXCLUSION_REASONS), "clipped", "reason",
+    "excluded", *(f"excluded_{r}" for r in EXCLUSION_REASONS), "clipped",
+    "beyond", "trained_length", "reason",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from divtok.errors import DataError
 from divtok.evaluate.overall import Overall
 from divtok.evaluate.protocol import RANKING_ONLY, Protocol
 from divtok.records import Evaluation, Scalar, reason_kind
+from divtok.report.read_on import read_on
 from divtok.report.tables import (
     COUNTED,
     FEW_MARK,
@@ -227,7 +228,7 @@ def mean_of(values: Iterable[float | None]) -> float | None:
 
 
 def how_counted(evaluations: Sequence[Evaluation]) -> list[str]:
-    """At which theta, how many responses are left out and why, and how many values were clipped."""
+    """At which theta, what is left out and why, what was clipped, and what was read on."""
     groups = by_group(evaluations)
     responses = sum(members[0].n for members in groups.values())
     # Only "unscored" differs between the estimators of a group: the one with most is reported.
@@ -247,6 +248,7 @@ def how_counted(evaluations: Sequence[Evaluation]) -> list[str]:
         *_thetas(evaluations),
         text,
         *([f"Clipped to [0, 1] for ECE: {named}."] if named else []),
+        *read_on(evaluations),
     ]
 
 

@@ -18,6 +18,7 @@ from divtok.records import Counts, Evaluation, PairWarning
 from divtok.report.count_notes import certified_note, near_theta_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
+from divtok.report.read_on import read_on_note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +52,7 @@ def notes_of(seen: Seen) -> list[Note]:
         mixed_note(seen.makers),
         happened_note(seen.happened),
         unanswered_note(seen.evaluations),
+        read_on_note(seen.evaluations),
         prevalence_note(seen.prevalences),
     ]
 

@@ -18,6 +18,7 @@ from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
 from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
+from divtok.evidence.kind import EVIDENCE, ReadOn
 from divtok.records import (
     GOLD_MISSING,
     VERDICT_MISSING,
@@ -164,7 +165,7 @@ def _groups(
     responses: Mapping[str, Response],
     counts: Mapping[str, Counts],
 ) -> tuple[list[ScoredGroup], list[LeftOut]]:
-    scores = _Scores(run)
+    scores = _Scores(run, config)
     if scores.empty and not run.counts.keys():
         raise not_scored(run, config)
     grades = graded(run, responses)
@@ -216,7 +217,7 @@ def _group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, in
 class _Scores:
     """The values of a run's confidences, without a record for each."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, config: RunConfig) -> None:
         self.values: dict[str, dict[str, float | None]] = {}  # estimator -> key -> value
         self._params: dict[str, dict[str, str]] = {}  # the JSON of the parameters, alike
         shared: dict[str, str] = {}  # equal texts once
@@ -227,6 +228,7 @@ class _Scores:
             if name not in FACTS:  # earlier versions scored them as estimators
                 self.values.setdefault(name, {})[key] = value
                 self._params.setdefault(name, {})[key] = shared.setdefault(params, params)
+        self._read_on = {name: _read_on(run, config, name) for name in self.values}
 
     def columns(self, rows: Sequence[Response]) -> Iterator[ScoreColumn]:
         """One for each estimator, in the order of tables."""
@@ -236,12 +238,24 @@ class _Scores:
             values, params = self.values[spec.name], self._params[spec.name]
             # Learned parameters differ from group to group.
             found: Any = next((params[r.key] for r in rows if r.key in params), "{}")
+            on = self._read_on[spec.name]
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
                 params=json.loads(found),
                 ranking_only=spec.ranking_only,
+                beyond=None if on is None else [r.key in on.beyond for r in rows],
+                trained_length=None if on is None else on.trained_length,
             )
+
+
+def _read_on(run: Run, config: RunConfig, estimator: str) -> ReadOn | None:
+    """Which responses are longer than the model behind an estimator was trained to read."""
+    for kind in ESTIMATORS.get(estimator).evidence:
+        found = EVIDENCE.get(kind).read_on(run, config) if kind in EVIDENCE else None
+        if found is not None:
+            return found
+    return None
 
 
 def _place(response: Response) -> tuple[str, int]:

@@ -11,7 +11,10 @@ from divtok.store.run import Run
 
 # What follows from a response and the models that read it: trying again would give the same.
 LASTING = frozenset(
-    {"too_long", "empty", "nonfinite", "no_response", "no_base_model", "failed_elsewhere"}
+    {
+        *("too_long", "no_positions", "empty", "nonfinite"),
+        *("no_response", "no_base_model", "failed_elsewhere"),
+    }
 )
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from divtok.config.run import RunConfig
 from divtok.models.load import Tokenizer, load_tokenizer, tokenizer_at_hand
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Trajectory
+from divtok.trace.pair import different_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class AsRead:
+    """Trajectories as a reader reads them, in the order they came in.
+
+    `beyond` are the keys of those that alone were tokenised anew, because they hold a token that
+    the reader has not, while it has all others of their generator.
+    """
+
+    rows: list[Trajectory]
+    beyond: frozenset[str] = frozenset()
 
 
 def as_read_by(
@@ -17,27 +31,33 @@ def as_read_by(
     rows: Sequence[Trajectory],
     questions: Mapping[tuple[str, str], str],
     config: RunConfig,
-) -> list[Trajectory]:
+    *,
+    as_text: Collection[str] = (),
+) -> AsRead:
     """Trajectories of another generator in the reader's own tokens and prompt template.
 
-    Ids mean the same only under the same tokenizer; otherwise the text is what they share. The
-    tokenizer of a generator without weights here is not known, but ids that spell the question and
-    the response in the reader's own tokens are the reader's.
+    Ids mean the same as far as both tokenizers give them to the same tokens, prompt ids too; where
+    the tokenizers differ there, the text is what they share. The tokenizer of a generator without
+    weights here is not known, but ids that spell the question and the response in the reader's own
+    tokens are the reader's. Those in `as_text` (keys) are tokenised anew whatever their ids are.
     """
     tokenizer = reader_tokenizer(config, reader)
-    vocabulary = tokenizer.get_vocab()
-    same: dict[str, bool] = {}
+    known: dict[str, float] = {}
     read: list[Trajectory] = []
+    beyond: set[str] = set()
     for row in rows:
         question = questions[row.benchmark, row.problem_id]
         if not config.weights_here:
             kept = spelled_by(tokenizer, row, question)
         else:
-            if row.generator not in same:
+            if row.generator not in known:
                 own = load_tokenizer(row.generator, revision=config.revisions.get(row.generator))
-                same[row.generator] = own.get_vocab() == vocabulary
-            kept = same[row.generator]
-        if kept:
+                known[row.generator] = known_ids(own, tokenizer)
+            width = known[row.generator]
+            kept = max((-1, *row.prompt_ids, *row.token_ids)) < width
+            if width and not kept:
+                beyond.add(row.key)
+        if kept and row.key not in as_text:
             read.append(row)
             continue
         read.append(
@@ -48,7 +68,21 @@ def as_read_by(
                 retokenized=True,
             )
         )
-    return read
+    return AsRead(read, frozenset(beyond))
+
+
+def known_ids(generator: Tokenizer, reader: Tokenizer) -> float:
+    """Below this, ids of the generator are the reader's own.
+
+    0 where the two give one id to different tokens, infinite where they have the same tokens: the
+    output layers may be wider than that.
+    """
+    theirs, own = generator.get_vocab(), reader.get_vocab()
+    if theirs == own:
+        return math.inf
+    if different_tokens(generator, reader) is not None:
+        return 0
+    return 1 + min(max(theirs.values()), max(own.values()))
 
 
 def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:

@@ -24,14 +24,14 @@ from divtok.store.run import Run
 # The parts of a config that come behind the responses.
 _BEHIND_RESPONSES = (
     *("trace", "servers", "served_names", "tokenizers", "revisions"),
-    *("grade", "evidence", "score", "evaluate"),
+    *("grade", "evidence", "prm", "score", "evaluate"),
 )
 
 
 # What `gather` goes by: who reads, what it is read for, and with which models.
 _GATHERED = (
     *("trace", "servers", "served_names", "tokenizers", "revisions"),
-    *("bases", "projections", "evidence", "score.estimators"),
+    *("bases", "projections", "prm", "evidence", "score.estimators"),
 )
 _GRADED = ("grade", "benchmark_graders")
 _SCORED = ("score",)

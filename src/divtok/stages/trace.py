@@ -6,7 +6,7 @@ exactly the rows of an uninterrupted one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,12 +18,13 @@ from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectorie
 from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
 from divtok.models.load import pick_place
+from divtok.progress import say
 from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trajectory
 from divtok.stages.choices import asked_divergences, needed_evidence
 from divtok.stages.readers import as_read_by
 from divtok.store.layout import Key
-from divtok.store.notes import keep_note
+from divtok.store.notes import keep_note, kept_notes
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 from divtok.store.sections import check_section
@@ -51,14 +52,18 @@ def trace(
     present = run.traces.keys() - again - _without(run, config, divergences)
     for generator, (p, q) in _readers(config):
         rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
+        beyond: Collection[str] = ()
         if p != generator.model or not config.weights_here:
-            rows = as_read_by(p, rows, questions, config)
+            found = as_read_by(p, rows, questions, config, as_text=_read_as_text(run, p))
+            rows, beyond = found.rows, found.beyond
         riders: list[_Rider] = []
         if (p, q) == config.pair_for(generator):
             rides = [r for kind in kinds if (r := kind.ride(work, generator)) is not None]
             failed = {key for key, *_ in again}
             riders = [_Rider.of(riding, failed) for riding in rides]
-        reading = _Reading(config, generator, p, q, rows, answers, divergences, riders, present)
+        reading = _Reading(
+            config, generator, p, q, rows, beyond, answers, divergences, riders, present
+        )
         fill(reading.task(run), executor)
 
 
@@ -87,6 +92,7 @@ class _Reading:
     p: str
     q: str
     rows: Sequence[Trajectory]
+    beyond: Collection[str]  # keys of rows with tokens that p has not
     answers: Answers
     divergences: Sequence[Divergence]
     riders: Sequence[_Rider]
@@ -111,6 +117,21 @@ class _Reading:
         pair, q_device = (self.p, self.q), self.config.trace.q_device
         made_with = made_with_readers(self.config, pair, q_device=q_device)
         run.note_maker(run.traces.layout.name, made_with)
+        self._note_beyond(run)
+
+    def _note_beyond(self, run: Run) -> None:
+        """Say how many responses are read as text although the others are not, and keep it."""
+        if not self.beyond:
+            return
+        count, of = len(self.beyond), len(self.rows)
+        message = (
+            f"{count} of {of} responses of {self.generator.model} hold a token that {self.p} has "
+            f"not: {'it was' if count == 1 else 'they were'} tokenised anew from the text, without "
+            "an end token. The others keep their ids."
+        )
+        say(message)
+        if message not in kept_notes(run):
+            keep_note(run, message)
 
     def _is_missing(self, trajectory: Trajectory) -> bool:
         key = trajectory.key
@@ -170,6 +191,16 @@ class _Reading:
 def _failed(run: Run) -> set[Key]:
     rows = rows_of(run.traces, ("key", "p", "q", "status"))
     return {(key, p, q) for key, p, q, status in rows if status != "ok"}
+
+
+def _read_as_text(run: Run, p: str) -> set[str]:
+    """The keys of responses that p has read in tokens made of their text, as earlier versions did.
+
+    Read again, for another pair or for more evidence, they stay so: all that is known of them is
+    then about the same tokens.
+    """
+    rows = rows_of(run.traces, ("key", "p", "status", "retokenized"))
+    return {key for key, by, status, anew in rows if by == p and status == "ok" and anew}
 
 
 def _without(run: Run, config: RunConfig, divergences: Sequence[Divergence]) -> set[Key]:

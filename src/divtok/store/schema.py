@@ -217,5 +217,7 @@ EVALUATIONS = Layout(
         mapping("excluded_by"),
         whole("clipped"),
         *reason(),
+        whole("beyond", nullable=True),
+        whole("trained_length", nullable=True, unit="tokens"),
     ),
 )
