@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from divtok.trace.topk.server_pair import ServerPair
 
 STANDARD_INPUT = "standard input"
+
+
+class Counted(StrEnum):
+    REASONING = "reasoning"
+    NO_ANSWER = "no_answer"
+    ALL = "all"
 
 
 def confidence(
@@ -61,6 +68,10 @@ def confidence(
             help="A parameter of the estimator, as in n=12; may be repeated.",
         ),
     ] = None,
+    counted: Annotated[
+        Counted,
+        typer.Option(help="Which tokens can count: no_answer takes the end of turn, too."),
+    ] = Counted.REASONING,
     dtype: DTypesOption = "auto",
     batch: Annotated[
         int,
@@ -101,6 +112,7 @@ def confidence(
     with saying_warnings():
         models = _load(p, q, servers, dtype)
         options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
+        options["tokens"] = counted.value
         options |= parameters
         if question is None:
             _stream(options, batch)

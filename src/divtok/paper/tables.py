@@ -18,7 +18,7 @@ from divtok.paper.published_numbers import (
     whitebox_average,
 )
 from divtok.paper.recipe import Recipe
-from divtok.paper.run_tables import FinishedRun, Material, short
+from divtok.paper.run_tables import FinishedRun, Material, choices, short
 from divtok.report.metric_table import metric_table
 from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
 
@@ -252,10 +252,12 @@ def _made(runs: Sequence[FinishedRun]) -> str:
         for b in _benchmarks([run])
     )
     total = sum(len(group.problem_id) for run in runs for group in run.groups)
-    return (
-        f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits. "
-        f"Left out: {left_out} of {total} responses."
-    )
+    parts = [
+        f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits.",
+        f"Left out: {left_out} of {total} responses.",
+        *choices(runs),
+    ]
+    return " ".join(parts)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -15,6 +15,7 @@ from divtok.config.joined import joined, kept
 from divtok.config.run import RunConfig
 from divtok.errors import StoreError
 from divtok.progress import say
+from divtok.score.facts import COUNTED_WORDS
 from divtok.stages.stored import stored_config
 from divtok.store.manifest import Difference, differences
 from divtok.store.run import Run
@@ -116,6 +117,9 @@ def _say_pairs(before: RunConfig, after: RunConfig) -> None:
             )
     if before.theta != after.theta:
         say(f"run: theta {before.theta:g} -> {after.theta:g} bits; tokens are counted anew")
+    if before.score.tokens != after.score.tokens:
+        old, new = (COUNTED_WORDS[config.score.tokens] for config in (before, after))
+        say(f"run: divergent tokens are counted anew, over {new} instead of {old}")
 
 
 def _subset(before: RunConfig, given: RunConfig) -> list[str]:
