@@ -291,14 +291,18 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
 
 
 def _show(result: Result, *, tokens: bool) -> None:
+    from divtok.score.facts import COUNTED_WORDS
+
     within = ""
     if result.bounds is not None and result.count_bounds is not None:
         within = " (certainly between {:.3f} and {:.3f}; count {} to {})".format(
             *result.bounds, *result.count_bounds
         )
+    which = result.trace.counted
+    over = "" if which == "reasoning" else f", counted over {COUNTED_WORDS[which]}"
     put(
         f"{result.value:.3f} {result.estimator}: {result.count} divergent of "
-        f"{len(result.tokens)} tokens at theta {result.theta:g}{within}"
+        f"{len(result.tokens)} tokens at theta {result.theta:g}{over}{within}"
     )
     if tokens:
         from divtok.report.terminal import trajectory_text
