@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,3 +193,21 @@ def test_devices_of_a_pair() -> None:
         divtok.load_pair("tiny", device="cpu", device_map="auto")
     with pytest.raises(UsageError, match="Unknown device 'toaster'"):
         divtok.load_pair("tiny", device="cpu", q_device="toaster")
+
+
+def test_more_tokens_than_the_reasoning_may_count() -> None:
+    pair = divtok.load_pair("tiny")
+    question, response = "What is 3 + 4?", r"3 + 4 = 7. The answer is \boxed{915}."
+    usual, every = (
+        divtok.confidence(question, response, pair=pair, theta=0.01, tokens=tokens)
+        for tokens in ("reasoning", "all")
+    )
+    assert every.trace.reasoning().all()
+    assert not usual.trace.reasoning().all()
+    assert every.count == sum(token.divergent for token in every.tokens) > usual.count
+    assert every.params == {**usual.params, "tokens": "all"}
+    found = divtok.confidences([(question, response)], pair=pair, theta=0.01, tokens="all")
+    assert found.counts == [every.count]
+    some: Any = "some"
+    with pytest.raises(UsageError, match="tokens cannot be 'some'"):
+        divtok.confidence(question, response, pair=pair, tokens=some)

@@ -107,6 +107,14 @@ def test_reasoning_leaves_out_the_answer_and_the_end_of_turn() -> None:
     assert trace(0).reasoning().tolist() == []
 
 
+def test_what_counts_may_be_more_than_the_reasoning() -> None:
+    spans: dict[str, Any] = {"answer_start": 1, "answer_stop": 3, "turn_end": 4}
+    without_answer = trace(6, **spans, counted="no_answer")
+    assert without_answer.reasoning().tolist() == [True, False, False, True, True, True]
+    assert trace(6, **spans, counted="all").reasoning().tolist() == [True] * 6
+    assert "6 tokens, 4 of them not the answer" in repr(without_answer)
+
+
 def test_the_length_of_a_trace_is_its_tokens() -> None:
     assert [len(trace(size)) for size in (0, 1, 7)] == [0, 1, 7]
 

@@ -24,6 +24,11 @@ FinishReason = Literal["stop", "length", "unknown", "failed"]
 TraceStatus = Literal["ok", "empty", "too_long", "nonfinite", "failed"]
 ReadingKind = Literal["base_chat", "base_plain", "projected", "sampled"]
 CallPurpose = Literal["response", "reply"]
+# Where an answer was found that is not where its protocol asks for it.
+Fallback = Literal["unclosed_box", "phrase", "last_number"]
+# Which response tokens can count as divergent: without the answer's and the end-of-turn token,
+# without the answer's alone, or all.
+CountedTokens = Literal["reasoning", "no_answer", "all"]
 
 # The per-token arrays of a trace, in storage order. Units are part of the names or given in Trace.
 PER_TOKEN_FIELDS = (
@@ -202,7 +207,8 @@ class Grade:
     """Right, wrong, or why not decided. `reason` is set whenever the verdict needs explaining.
 
     `answer_start`:`answer_stop` are the characters of the response's text that the answer was read
-    from; both are None where there is none, and in grades of older runs.
+    from; both are None where there is none, and in grades of older runs. `fallback` says how it
+    was found where the protocol's own way found none.
 
     Example:
         >>> import divtok
@@ -217,6 +223,7 @@ class Grade:
     reason: str | None = None
     answer_start: int | None = None
     answer_stop: int | None = None
+    fallback: Fallback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +256,8 @@ class Trace:
 
     `answer_start`:`answer_stop` are the tokens that overlap the final answer's content (None where
     there is no answer), and tokens from `turn_end` on close the turn. Both stay in the arrays;
-    `reasoning()` leaves them out.
+    `reasoning()` leaves them out, unless `counted` says that they count. That is no part of what
+    was read: whoever counts sets it.
 
     Example:
         >>> import divtok
@@ -282,6 +290,7 @@ class Trace:
     jsd_low_bits: FloatArray | None = None  # None where `exact`
     jsd_high_bits: FloatArray | None = None
     others: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    counted: CountedTokens = "reasoning"
 
     def per_token(self, column: str) -> FloatArray | None:
         """[T] the numbers of a column, be it a further divergence; None where it was not traced."""
@@ -302,7 +311,7 @@ class Trace:
             found = f"{bits.min():.4f} to {bits.max():.4f}, mean {bits.mean():.4f}"
         return "\n".join(
             [
-                f"{head}{len(self)} tokens, {counted} of them reasoning",
+                f"{head}{len(self)} tokens, {counted} of them {_THOSE[self.counted]}",
                 f"  p: {shortened(self.p)}",
                 f"  q: {shortened(self.q)}",
                 f"  jsd_bits: {found}{bounds}>",
@@ -310,12 +319,30 @@ class Trace:
         )
 
     def reasoning(self) -> npt.NDArray[np.bool_]:
-        """[T] mask of the tokens that count as reasoning: not the answer, not the end of turn."""
+        """[T] mask of the tokens that can count as divergent, see `counted`.
+
+        Those are the reasoning: not the answer, not the end of turn.
+        """
         mask = np.ones(len(self), dtype=bool)
-        mask[self.turn_end :] = False
-        if self.answer_start is not None and self.answer_stop is not None:
-            mask[self.answer_start : self.answer_stop] = False
+        leave_out(mask, self.answer_start, self.answer_stop, self.turn_end, self.counted)
         return mask
+
+
+_THOSE = {"reasoning": "reasoning", "no_answer": "not the answer", "all": "counted"}
+
+
+def leave_out(
+    mask: npt.NDArray[np.bool_],
+    answer_start: int | None,
+    answer_stop: int | None,
+    turn_end: int,
+    counted: CountedTokens,
+) -> None:
+    """Clear what cannot count of a response's tokens, [T]."""
+    if counted == "reasoning":
+        mask[turn_end:] = False
+    if counted != "all" and answer_start is not None and answer_stop is not None:
+        mask[answer_start:answer_stop] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +466,8 @@ class Counts:
 
     Where the trace gives bounds only, the count of an exact trace lies between `low` and `high`;
     both are None where the trace is exact. Of the reasoning tokens within `band_bits` of theta,
-    `near_above` are divergent and `near_below` are not: rounding might move them.
+    `near_above` are divergent and `near_below` are not: rounding might move them. `counted` says
+    which tokens are meant by reasoning.
     """
 
     key: str
@@ -454,6 +482,7 @@ class Counts:
     band_bits: float
     near_above: int
     near_below: int
+    counted: CountedTokens = "reasoning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,6 +541,7 @@ class Evaluation:
     # behind the estimator was trained to read; both None where there is no such model.
     beyond: int | None = None
     trained_length: int | None = None
+    fallbacks: int | None = None  # answers found by one; None where none was looked for
 
 
 def shortened(text: str, longest: int = 80) -> str:

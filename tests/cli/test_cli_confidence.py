@@ -74,6 +74,18 @@ def test_one_response_in_words(say: Said, pair: Pair) -> None:
     )
 
 
+def test_all_tokens_may_count(say: Said, pair: Pair) -> None:
+    known = package.confidence(QUESTION, RESPONSE, pair=pair, theta=0.01, tokens="all")
+    given = ("--family", "tiny", "--theta", "0.01", "--question", QUESTION, "--response", RESPONSE)
+    said = say(*given, "--counted", "all")
+    assert said.out == (
+        f"{known.value:.3f} dtc_lin: {known.count} divergent of {len(known.tokens)} tokens at "
+        "theta 0.01, counted over all response tokens\n"
+    )
+    found = json.loads(say(*given, "--counted", "all", "--json").out)
+    assert (found["count"], found["params"]["tokens"]) == (known.count, "all")
+
+
 def test_one_response_as_json(say: Said, pair: Pair) -> None:
     known = package.confidence(QUESTION, RESPONSE, pair=pair, theta=0.01)
     arguments = ["--pair", P, Q, "--question", QUESTION, "--response", RESPONSE, "--theta", "0.01"]

@@ -79,6 +79,7 @@ def test_every_figure_of_a_small_run() -> None:
         "count_high": 8,
         "largest_change": 3,
         "largest_range": 3,
+        "counted": "reasoning",
     }
     assert found.share == 6 / 11
 

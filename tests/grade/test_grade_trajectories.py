@@ -270,3 +270,26 @@ worker_main.main()
             assert worker.wait(timeout=30) == 1
         finally:
             worker.kill()
+
+
+def test_a_grade_says_by_which_fallback_its_answer_was_found() -> None:
+    pairs = [
+        (trajectory("box", r"1 and \boxed{7}"), "7"),
+        (trajectory("open", r"so \boxed{7"), "7"),
+        (trajectory("said", "The answer is 7."), "8"),
+        (trajectory("last", "3 and 4 are 7"), "7"),
+        (trajectory("none", "no idea"), "7"),
+        (trajectory("other", "3 and 4 are 7", "sentence"), "7"),
+    ]
+    grades = list(grade_trajectories(pairs, workers=1, extract="released"))
+    assert [(g.key, g.extracted, g.verdict, g.fallback) for g in grades] == [
+        ("box", "7", Verdict.CORRECT, None),
+        ("open", "7", Verdict.CORRECT, "unclosed_box"),
+        ("said", "7", Verdict.INCORRECT, "phrase"),
+        ("last", "7", Verdict.CORRECT, "last_number"),
+        ("none", None, Verdict.UNANSWERED, None),
+        ("other", None, Verdict.UNANSWERED, None),
+    ]
+    assert [(g.answer_start, g.answer_stop) for g in grades[2:4]] == [(14, 15), (12, 13)]
+    assert grades[4].reason == r'no \boxed{}, no "the answer is ..." and no number found'
+    assert [g.fallback for g in grade_trajectories(pairs, workers=1)] == [None] * 6

@@ -209,7 +209,11 @@ def test_a_figure_says_what_it_was_made_of():
         "theta": 0.3,
         "responses": 3,
         "right": 2,
+        "counted": "reasoning",
     }
+    assert replace(about, counted="all").text() == (
+        "read by p with q; theta 0.3 bits; counted over all response tokens; 3 responses, 2 right"
+    )
     for figure in (display.figure(), CountDisplay("t", count_curve(rows), about).figure()):
         (legend,) = figure.legends
         assert legend.get_title().get_text().replace("\n", " ") == about.text()

@@ -22,12 +22,12 @@ from divtok.errors import (
     UsageError,
 )
 from divtok.evaluate.sweep.surfaces import sweep_lin, sweep_prod
-from divtok.records import PER_TOKEN_FIELDS, Trace, Verdict
+from divtok.records import PER_TOKEN_FIELDS, CountedTokens, Trace, Verdict
 from divtok.score.estimators.dtc import divergent_count
 from divtok.score.estimators.likelihood import mean_prob
 from divtok.stages.evaluate import protocol_of, results_of
 from divtok.stages.score import score
-from divtok.stages.stored import stored_config
+from divtok.stages.stored import counting, stored_config
 from divtok.stages.sweep import CSV_COLUMNS, counted, write_sweep
 from divtok.store.run import Run
 
@@ -106,18 +106,19 @@ def test_figures_at_the_runs_theta_are_those_of_evaluate(tmp_path: Path) -> None
             assert auroc[at] == pytest.approx(expected.auroc, abs=1e-12)
 
 
-def test_every_row_is_counted_as_its_trace_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tokens", ["reasoning", "no_answer", "all"])
+def test_every_row_is_counted_as_its_trace_is(tmp_path: Path, tokens: CountedTokens) -> None:
     run = random_run(tmp_path)
     trajectories = {t.key: t for t in run.trajectories.read()}
     grades = {g.key: g.verdict for g in run.grades.read()}
     usable = [
-        (trajectories[t.key], t)
+        (trajectories[t.key], counting(t, tokens))
         for t in run.traces.read()
         if (t.q, t.status) == (AUXILIARY, "ok")
         and not trajectories[t.key].truncated
         and grades[t.key] in (Verdict.CORRECT, WRONG)
     ]
-    for group in counted(run, pairs=[(GENERATOR, AUXILIARY)]):
+    for group in counted(run, pairs=[(GENERATOR, AUXILIARY)], tokens=tokens):
         rows = sorted(
             ((t, trace) for t, trace in usable if t.benchmark == group.benchmark),
             key=lambda row: (row[0].problem_id, row[0].sample),

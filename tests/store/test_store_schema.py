@@ -36,6 +36,8 @@ def test_records_survive_the_way_to_arrow_and_back(
 @pytest.mark.parametrize(("layout", "_rows"), KINDS, ids=KIND_NAMES)
 def test_columns_are_the_fields_of_the_record(layout: Layout[Any], _rows: object) -> None:
     fields = {field.name for field in dataclasses.fields(layout.record)}  # type: ignore[arg-type]
+    if layout.name == "traces":
+        fields -= {"counted"}  # whoever counts says so: nothing that was read
     assert {column.source for column in layout.columns} == fields
     parts = {column.name for column in layout.columns if column.of is not None}
     assert {*layout.schema.names} - parts == fields - {"others"}

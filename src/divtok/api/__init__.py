@@ -15,7 +15,7 @@ from divtok.api.scoring import Scoring, not_text
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families.family import FAMILIES, families_of
 from divtok.models.load import DType
-from divtok.records import Reason, Scalar
+from divtok.records import CountedTokens, Reason, Scalar
 from divtok.trace.pair import Pair
 from divtok.trace.pair import load_pair as load_models
 from divtok.trace.pair_warnings import warnings_by_files
@@ -92,6 +92,7 @@ def confidence(
     theta: float | None = None,
     generator: str | None = None,
     estimator: str = "dtc_lin",
+    tokens: CountedTokens = "reasoning",
     **parameters: Scalar,
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
@@ -100,6 +101,9 @@ def confidence(
     of the family which pairs them: where p is the `generator`, who wrote the response, the
     white-box one; otherwise, also where that is not said, the black-box one, if there is one. The
     response is tokenised by p's tokenizer; `Pair.trace_ids` takes token ids as they are.
+
+    `tokens` says which tokens can count as divergent: "reasoning" leaves out those of a boxed
+    answer and the end of turn, "no_answer" those of the answer alone, "all" none.
 
     `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
     The last few responses that a pair of models has read are kept with it: another estimator or
@@ -119,7 +123,12 @@ def confidence(
         if why is not None:
             raise UsageError(f"{why[0].upper()}{why[1:]}.")
     asked = Scoring.of(
-        pair, theta=theta, generator=generator, estimators=[estimator], parameters=parameters
+        pair,
+        theta=theta,
+        generator=generator,
+        estimators=[estimator],
+        parameters=parameters,
+        tokens=tokens,
     )
     if not response.strip():
         raise nothing_scored(NO_TEXT)

@@ -19,7 +19,7 @@ from divtok.api.tables import Shown
 from divtok.errors import DataError, DivtokError, ModelError, ResourceError, UsageError
 from divtok.progress import track
 from divtok.protocols.encode import prompt_ids
-from divtok.records import Reason, Scalar, Trace
+from divtok.records import CountedTokens, Reason, Scalar, Trace
 from divtok.trace.batches import Row
 from divtok.trace.listener import Read
 from divtok.trace.pair import Pair
@@ -180,6 +180,7 @@ def confidences(
     batch: int = ROWS_AT_ONCE,
     keep_traces: bool = True,
     progress: bool = True,
+    tokens: CountedTokens = "reasoning",
     **parameters: Scalar,
 ) -> Confidences:
     """How far to trust each of many responses as an answer to its question.
@@ -189,11 +190,11 @@ def confidences(
     has one entry for each row, in order. A row that cannot be scored has None and a reason: one row
     never ends the call.
 
-    `theta`, `generator` and `parameters` are those of `confidence`. Several estimators read a
-    response once, and each takes the parameters it has. Rows are read `batch` at a time, as many
-    tokens at once as memory allows. Numbers of rows that were read together differ from those of a
-    row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take some 30 bytes a
-    token: `keep_traces=False` does without.
+    `theta`, `generator`, `tokens` and `parameters` are those of `confidence`. Several estimators
+    read a response once, and each takes the parameters it has. Rows are read `batch` at a time, as
+    many tokens at once as memory allows. Numbers of rows that were read together differ from those
+    of a row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take some 30 bytes
+    a token: `keep_traces=False` does without.
 
     Example:
         >>> import divtok, polars as pl
@@ -205,7 +206,7 @@ def confidences(
         (1, True)
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator))
+    asked = ask(estimators=_names(estimator), tokens=tokens)
     return _confidences(asked, rows, columns, batch, keep_traces, progress)
 
 
@@ -220,6 +221,7 @@ async def aconfidences(
     batch: int = ROWS_AT_ONCE,
     keep_traces: bool = True,
     progress: bool = False,
+    tokens: CountedTokens = "reasoning",
     **parameters: Scalar,
 ) -> Confidences:
     """`confidences` in a thread, so that an event loop goes on meanwhile.
@@ -236,7 +238,7 @@ async def aconfidences(
         True
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked, stop = ask(estimators=_names(estimator)), threading.Event()
+    asked, stop = ask(estimators=_names(estimator), tokens=tokens), threading.Event()
     work = partial(_confidences, asked, rows, columns, batch, keep_traces, progress, stop)
     try:
         return await asyncio.to_thread(work)

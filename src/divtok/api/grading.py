@@ -14,6 +14,7 @@ from divtok.api.scoring import not_text
 from divtok.api.tables import Records
 from divtok.grade import grade_trajectories, judge_answer
 from divtok.grade.grader import DEFAULT_TIME_LIMIT, DEFAULT_WORKERS
+from divtok.protocols.extract import Extract
 from divtok.protocols.given import protocol_named
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Grade, Reason, Trajectory, Verdict
@@ -29,13 +30,16 @@ def grade(
     protocol: str | Path = "cot",
     workers: int = DEFAULT_WORKERS,
     time_limit: float = DEFAULT_TIME_LIMIT,
+    extract: Extract = "boxed",
 ) -> Records[Grade]:
     """Compare answers with gold answers: one grade for each row, in order.
 
     `rows` are pairs (gold, answer), or dicts or a DataFrame with `gold` and `answer`; or with
     `gold` and `response`, whose final answer is looked for as the protocol says.
     `columns={"gold": "target"}` says where else they are. `grader` is by default the protocol's
-    own. A row that cannot be decided is `undetermined`, with a reason: one row never ends the call.
+    own. `extract="released"` finds an answer where there is no box, see `extract_answer`, and
+    `fallback` says how. A row that cannot be decided is `undetermined`, with a reason: one row
+    never ends the call.
 
     Example:
         >>> import divtok
@@ -64,6 +68,7 @@ def grade(
             for i, (gold, response) in enumerate(given)
         ),
         workers=workers,
+        extract=extract,
         **options,
     )
     found = [

@@ -17,8 +17,8 @@ from divtok.evaluate.fit import ThetaFit
 from divtok.families.family import get_family
 from divtok.importers import ImportOptions
 from divtok.importers.importer import AUTO
-from divtok.records import Evaluation, Trace
-from divtok.stages.stored import open_run, run_folder, stored_config
+from divtok.records import CountedTokens, Evaluation, Trace
+from divtok.stages.stored import counting, open_run, run_folder, stored_config
 from divtok.stages.swept import SweptRow
 from divtok.store import run as store
 from divtok.store.table import Table
@@ -118,7 +118,7 @@ class Run(Shown):
     @property
     def traces(self) -> Traces:
         """The numbers of each token: by key, or one after another; a whole frame on request."""
-        return Traces(self._run.traces, self._pairs)
+        return Traces(self._run.traces, self._pairs, lambda: self._config().score.tokens)
 
     @property
     def counts(self) -> pl.DataFrame:
@@ -303,8 +303,14 @@ class Run(Shown):
 class Traces:
     """The traces of a run, which may be larger than memory: each is read when it is asked for."""
 
-    def __init__(self, table: Table[Trace], pairs: Callable[[], Pairs]) -> None:
+    def __init__(
+        self,
+        table: Table[Trace],
+        pairs: Callable[[], Pairs],
+        tokens: Callable[[], CountedTokens],
+    ) -> None:
         self._table, self._pairs, self._lookup = table, pairs, table.lookup()
+        self._tokens = tokens
         self._known: Pairs | None = None
 
     def __getitem__(self, key: str) -> Trace:
@@ -313,10 +319,11 @@ class Traces:
             self._known = self._pairs()
         if key not in self._known:
             raise UsageError(f"There is no trajectory {key} that is scored.")
-        return self._lookup[(key, *self._known[key])]
+        return counting(self._lookup[(key, *self._known[key])], self._tokens())
 
     def __iter__(self) -> Iterator[Trace]:
-        return (trace for traces in self._table.batches() for trace in traces)
+        tokens = self._tokens()
+        return (counting(trace, tokens) for traces in self._table.batches() for trace in traces)
 
     def __len__(self) -> int:
         return len(self._table.keys())

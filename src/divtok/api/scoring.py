@@ -15,15 +15,15 @@ import numpy as np
 from divtok.api.readings import READINGS
 from divtok.api.result import Result, Token, Tokens
 from divtok.divergences.divergence import further
-from divtok.errors import UsageError
+from divtok.errors import UsageError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
 from divtok.families.family import default_theta
 from divtok.protocols.encode import prompt_ids, response_ids
-from divtok.records import Confidence, Counts, Reason, Scalar, Trace
+from divtok.records import Confidence, CountedTokens, Counts, Reason, Scalar, Trace
 from divtok.score.estimators.dtc import divergent_tokens
-from divtok.score.facts import count_trace
+from divtok.score.facts import COUNTED_WORDS, count_trace
 from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
-from divtok.score.scoring import score_evidence
+from divtok.score.scoring import named_parameters, score_evidence
 from divtok.score.sets import one_estimator
 from divtok.trace.batches import Row
 from divtok.trace.budget import Budget
@@ -54,6 +54,7 @@ class Scoring:
     kinds: Sequence[str]  # of the evidence that rides on p's pass
     asked: Asked
     tally: Tally  # of the traces of the responses that were scored
+    tokens: CountedTokens = "reasoning"  # which of a response's can count
     budget: Budget = field(default_factory=Budget)
 
     @classmethod
@@ -65,6 +66,7 @@ class Scoring:
         generator: str | None,
         estimators: Sequence[str],
         parameters: Mapping[str, Scalar],
+        tokens: CountedTokens = "reasoning",
     ) -> Scoring:
         """Everything that can be refused before a token is read is refused here."""
         if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -72,6 +74,9 @@ class Scoring:
         if theta is None:
             family = pair.family if isinstance(pair, Pair) else None
             theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
+        if tokens not in COUNTED_WORDS:
+            known = did_you_mean(str(tokens), COUNTED_WORDS)
+            raise UsageError(f"tokens cannot be {tokens!r}.", next_step=known)
         check_parameter("theta", theta)  # also where no estimator has one: the count needs it
         specs = [one_estimator(name) for name in dict.fromkeys(estimators)]
         if not specs:
@@ -92,6 +97,7 @@ class Scoring:
                 [listener for listener in listeners if listener is not None],
             ),
             Tally(pair.vocab_size if isinstance(pair, Pair) else None),
+            tokens,
         )
 
     def row(self, key: str, question: str, response: str) -> Row:
@@ -120,9 +126,15 @@ class Scoring:
         )
 
     def scored(self, row: Row, read: Read) -> Scored:
-        trace = replace(read.trace, retokenized=True)
+        trace = replace(read.trace, retokenized=True, counted=self.tokens)
         heard = dict(zip(self.kinds, read.heard, strict=True))
-        found = [score_evidence(spec, row.key, trace, heard, p) for spec, p in self.chosen]
+        found = [
+            replace(
+                score_evidence(spec, row.key, trace, heard, given),
+                params=named_parameters(spec, given, self.tokens),
+            )
+            for spec, given in self.chosen
+        ]
         counts = None
         if trace.status == "ok":
             self.tally.add(trace)

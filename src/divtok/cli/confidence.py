@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from divtok.trace.topk.server_pair import ServerPair
 
 STANDARD_INPUT = "standard input"
+
+
+class Counted(StrEnum):
+    REASONING = "reasoning"
+    NO_ANSWER = "no_answer"
+    ALL = "all"
 
 
 def confidence(
@@ -61,6 +68,10 @@ def confidence(
             help="A parameter of the estimator, as in n=12; may be repeated.",
         ),
     ] = None,
+    counted: Annotated[
+        Counted,
+        typer.Option(help="Which tokens can count: no_answer takes the end of turn, too."),
+    ] = Counted.REASONING,
     dtype: DTypesOption = "auto",
     batch: Annotated[
         int,
@@ -101,6 +112,7 @@ def confidence(
     with saying_warnings():
         models = _load(p, q, servers, dtype)
         options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
+        options["tokens"] = counted.value
         options |= parameters
         if question is None:
             _stream(options, batch)
@@ -279,14 +291,18 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
 
 
 def _show(result: Result, *, tokens: bool) -> None:
+    from divtok.score.facts import COUNTED_WORDS
+
     within = ""
     if result.bounds is not None and result.count_bounds is not None:
         within = " (certainly between {:.3f} and {:.3f}; count {} to {})".format(
             *result.bounds, *result.count_bounds
         )
+    which = result.trace.counted
+    over = "" if which == "reasoning" else f", counted over {COUNTED_WORDS[which]}"
     put(
         f"{result.value:.3f} {result.estimator}: {result.count} divergent of "
-        f"{len(result.tokens)} tokens at theta {result.theta:g}{within}"
+        f"{len(result.tokens)} tokens at theta {result.theta:g}{over}{within}"
     )
     if tokens:
         from divtok.report.terminal import trajectory_text

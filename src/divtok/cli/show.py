@@ -129,6 +129,7 @@ def _print(found: Shown) -> None:
 
 def _header(found: Shown) -> list[tuple[str, str]]:
     """Name and value of what is known beside the tokens."""
+    from divtok.score.facts import COUNTED_WORDS
     from divtok.stages.facts import column_of
 
     row, cells, problem = found.trajectory, found.cells, found.problem
@@ -152,7 +153,9 @@ def _header(found: Shown) -> list[tuple[str, str]]:
     ]
     lines += [(name, number(column_of(name), ".3f")) for name in found.estimators]
     if cells["count"] is not None:
-        lines.append(("count", f"{number('count', 'd')} at theta {found.theta:g}"))
+        which = cells["counted"]
+        over = "" if which == "reasoning" else f", over {COUNTED_WORDS[which]}"
+        lines.append(("count", f"{number('count', 'd')} at theta {found.theta:g}{over}"))
     if cells["reason"] is not None:
         lines.append(("lacking", cells["reason"]))
     return lines

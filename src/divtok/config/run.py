@@ -36,10 +36,11 @@ from divtok.grade.grader import GRADERS
 from divtok.grade.graders.judge import JudgeSection
 from divtok.models.load import DType
 from divtok.problems.benchmark import ways_of
+from divtok.protocols.extract import Extract
 from divtok.protocols.given import protocol_in
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.protocols.wording import is_reference, kind_of, words_of
-from divtok.records import Sampling, Scalar
+from divtok.records import CountedTokens, Sampling, Scalar
 from divtok.registry import Registry
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.section import Fraction, Positive, Section
@@ -126,6 +127,7 @@ class GenerateSection(Section):
 
 class GradeSection(Section):
     grader: Annotated[str, _one_of(GRADERS)] | None = None  # left out: each benchmark's own
+    extract: Extract = "boxed"  # released: without a box, the fallbacks of the paper's code
     verdicts: Literal["ours", "theirs", "both"] = "ours"  # theirs: of the tool a log comes from
     scorer: str | None = None  # whose verdicts of theirs; left out: each benchmark's first
     workers: Positive = 2
@@ -192,6 +194,7 @@ class ScoreSection(Section):
     estimators: Names | None = None  # names and sets; left out: those that a trace is enough for
     theta: Fraction | None = None  # left out: that of the family that pairs the models
     without_theta: bool = False  # where theta is left out: there is none, whatever a family says
+    tokens: CountedTokens = "reasoning"  # which of a response's tokens can count as divergent
     n: Positive | None = None  # these four, left out: each estimator's own
     a: Fraction | None = None
     b: Fraction | None = None

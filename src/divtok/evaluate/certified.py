@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from divtok.records import Counts
+from divtok.records import CountedTokens, Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Certified:
     trajectories: int
     trajectories_certain: int
     largest_open: int
+    counted: CountedTokens = "reasoning"
 
     @property
     def share(self) -> float | None:
@@ -42,9 +43,10 @@ class Certified:
 def certified(counts: Iterable[tuple[str, Counts]], *, theta: float) -> list[Certified]:
     """(generator, counts) in any order -> one result for each generator and pair with bounds."""
     groups: dict[tuple[str, str, str], list[tuple[int, int, int]]] = {}
+    which: CountedTokens = "reasoning"  # of all alike
     for generator, row in counts:
         if row.low is not None and row.high is not None:
-            found = (row.reasoning, row.low, row.high - row.low)
+            found, which = (row.reasoning, row.low, row.high - row.low), row.counted
             groups.setdefault((generator, row.p, row.q), []).append(found)
     return [
         Certified(
@@ -58,6 +60,7 @@ def certified(counts: Iterable[tuple[str, Counts]], *, theta: float) -> list[Cer
             trajectories=len(rows),
             trajectories_certain=sum(unsure == 0 for _, _, unsure in rows),
             largest_open=max(unsure for _, _, unsure in rows),
+            counted=which,
         )
         for (generator, p, q), rows in groups.items()
     ]

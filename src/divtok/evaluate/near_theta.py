@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from divtok.records import Counts
+from divtok.records import CountedTokens, Counts
 
 Precision = Literal["float32", "half", "unknown"]
 
@@ -27,10 +27,11 @@ _PRECISION: Mapping[str, Precision] = {"float32": "float32", "bfloat16": "half",
 class NearTheta:
     """The tokens near theta of one generator's trajectories under one pair, over all ok traces.
 
-    `near` of `tokens` reasoning tokens have a divergence within `band_bits` of `theta`; they are
-    in `trajectories_near` of `trajectories`. If they all fell on one side, the `count` of divergent
-    tokens would be `count_low` or `count_high`. In a single trajectory the count moves by at most
-    `largest_change`, and its lowest and highest value are at most `largest_range` apart.
+    `near` of `tokens` reasoning tokens (those that `counted` says can count) have a divergence
+    within `band_bits` of `theta`; they are in `trajectories_near` of `trajectories`. If they all
+    fell on one side, the `count` of divergent tokens would be `count_low` or `count_high`. In a
+    single trajectory the count moves by at most `largest_change`, and its lowest and highest value
+    are at most `largest_range` apart.
     """
 
     generator: str
@@ -48,6 +49,7 @@ class NearTheta:
     count_high: int
     largest_change: int
     largest_range: int
+    counted: CountedTokens = "reasoning"
 
     @property
     def share(self) -> float | None:
@@ -106,4 +108,5 @@ def _total(
         count_high=count + sum(t.near_below for t in tallies),
         largest_change=max(max(t.near_above, t.near_below) for t in tallies),
         largest_range=max(ranges),
+        counted=tallies[0].counted,
     )

@@ -8,7 +8,7 @@ of models or files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,7 +77,8 @@ def balanced_draws(correct: Bools, *, draws: int = 5, cap: int = 500) -> list[In
 
 def evaluate_group(group: ScoredGroup, protocol: Protocol | None = None) -> list[Evaluation]:
     """Every estimator of one generator on one benchmark."""
-    return [
+    fallbacks = None if group.fallback is None else sum(group.fallback)
+    found = (
         evaluate_estimator(
             benchmark=group.benchmark,
             generator=group.generator,
@@ -88,7 +89,8 @@ def evaluate_group(group: ScoredGroup, protocol: Protocol | None = None) -> list
             protocol=protocol,
         )
         for column in group.columns
-    ]
+    )
+    return [replace(evaluation, fallbacks=fallbacks) for evaluation in found]
 
 
 def evaluate_estimator(

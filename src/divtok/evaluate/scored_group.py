@@ -14,7 +14,7 @@ import numpy as np
 
 from divtok.errors import DataError
 from divtok.evaluate.metrics import Bools, Floats
-from divtok.records import Scalar, Verdict
+from divtok.records import CountedTokens, Scalar, Verdict
 
 # In order of precedence: a response is counted under the first that applies. No answer comes
 # first because nothing later can be asked of such a response; a missing confidence comes last, so
@@ -58,7 +58,9 @@ class ScoredGroup:
     The balanced draws depend on the order of the rows, so whoever builds a group sorts them by
     something stable (problem, then sample). `length` is the number of response tokens and `count`
     the number of divergent tokens, None where a response has no usable trace. `pair` and `theta`
-    say who read them and above which divergence a token counts, where that is known.
+    say who read them and above which divergence a token counts, where that is known; `counted` says
+    which tokens can. `fallback` [N] says whose answer was found by one, None where none was looked
+    for.
     """
 
     benchmark: str
@@ -71,6 +73,8 @@ class ScoredGroup:
     columns: Sequence[ScoreColumn]
     pair: tuple[str, str] | None = None
     theta: float | None = None
+    counted: CountedTokens = "reasoning"
+    fallback: Sequence[bool] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.problem_id)
@@ -79,6 +83,7 @@ class ScoredGroup:
             "truncated": len(self.truncated),
             "length": len(self.length),
             "count": len(self.count),
+            **({} if self.fallback is None else {"fallback": len(self.fallback)}),
             **{f"column '{c.estimator}'": len(c.values) for c in self.columns},
         }
         wrong = [f"{name} has {size}" for name, size in sizes.items() if size != n]

@@ -25,8 +25,10 @@ from divtok.grade.grader import (
 )
 from divtok.grade.judgement import Judgement, no_response
 from divtok.protocols.boxed import AnswerSpan
+from divtok.protocols.extract import Extract, find_answer_by
+from divtok.protocols.fallbacks import NOTHING, asks_for_box
 from divtok.protocols.protocol import PROTOCOLS
-from divtok.records import Grade, Trajectory, Verdict
+from divtok.records import Fallback, Grade, Trajectory, Verdict
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 64
 
 Pair = tuple[Trajectory, str | float | None]  # with the gold answer
+Found = tuple[AnswerSpan | None, Fallback | None]
 
 
 def grade_trajectories(
@@ -45,11 +48,13 @@ def grade_trajectories(
     time_limit: float = DEFAULT_TIME_LIMIT,
     options: Mapping[str, BaseModel] | None = None,
     questions: Mapping[tuple[str, str], str] | None = None,
+    extract: Extract = "boxed",
 ) -> Iterator[Grade]:
     """A grade for every (trajectory, gold answer), in order and lazily.
 
     `grader` is one for all, or benchmark -> grader; `options` are for graders that have some, by
-    name, and `questions`, by benchmark and problem, for those that read them.
+    name, and `questions`, by benchmark and problem, for those that read them. `extract` says where
+    an answer is looked for.
 
     Reads a bounded number of pairs ahead of what it yields, to keep all workers busy. The workers
     end with the iteration, also when it is abandoned.
@@ -62,7 +67,8 @@ def grade_trajectories(
     def open_one(one: Grader) -> AbstractContextManager[Compare]:
         return one.opened(workers, (options or {}).get(one.name))
 
-    return _grades(pairs, graders, open_one, READ_AHEAD * workers, time_limit, questions or {})
+    ahead = READ_AHEAD * workers
+    return _grades(pairs, graders, open_one, ahead, time_limit, questions or {}, extract)
 
 
 def _grades(
@@ -72,9 +78,10 @@ def _grades(
     ahead: int,
     time_limit: float,
     questions: Mapping[tuple[str, str], str],
+    extract: Extract,
 ) -> Iterator[Grade]:
     """`graders` by benchmark; that of None is for all others."""
-    waiting: deque[tuple[Trajectory, AnswerSpan | None, Judging]] = deque()
+    waiting: deque[tuple[Trajectory, Found, Judging]] = deque()
     opened: dict[str, Compare] = {}
     with ExitStack() as stack:
         for trajectory, gold in pairs:
@@ -84,7 +91,7 @@ def _grades(
                 opened[grader.name] = stack.enter_context(open_one(grader))
             question = questions.get((benchmark, trajectory.problem_id))
             compare = opened[grader.name]
-            waiting.append(_started(compare, trajectory, gold, time_limit, question))
+            waiting.append(_started(compare, trajectory, gold, time_limit, question, extract))
             while waiting and (_is_done(waiting[0][2]) or len(waiting) > ahead):
                 yield _grade(*waiting.popleft())
         while waiting:
@@ -97,24 +104,25 @@ def _started(
     gold: str | float | None,
     time_limit: float,
     question: str | None,
-) -> tuple[Trajectory, AnswerSpan | None, Judging]:
+    extract: Extract,
+) -> tuple[Trajectory, Found, Judging]:
     protocol = PROTOCOLS.get(trajectory.protocol)
     if trajectory.failed:  # which is not the generator's fault
         failure = Judgement(Verdict.UNDETERMINED, no_response(trajectory.reason))
-        return trajectory, None, failure
-    span = protocol.find_answer(trajectory.text)
+        return trajectory, (None, None), failure
+    span, fallback = find_answer_by(trajectory.text, protocol, extract)
     answer = None if span is None else span.content
-    judging = start_judging(
-        compare, gold, answer, protocol.no_answer, time_limit, trajectory, question
-    )
-    return trajectory, span, judging
+    no_answer = NOTHING if extract == "released" and asks_for_box(protocol) else protocol.no_answer
+    judging = start_judging(compare, gold, answer, no_answer, time_limit, trajectory, question)
+    return trajectory, (span, fallback), judging
 
 
 def _is_done(judging: Judging) -> bool:
     return isinstance(judging, Judgement) or judging.done()
 
 
-def _grade(trajectory: Trajectory, span: AnswerSpan | None, judging: Judging) -> Grade:
+def _grade(trajectory: Trajectory, found: Found, judging: Judging) -> Grade:
+    span, fallback = found
     judgement = judging if isinstance(judging, Judgement) else judging.result()
     return Grade(
         trajectory.key,
@@ -123,4 +131,5 @@ def _grade(trajectory: Trajectory, span: AnswerSpan | None, judging: Judging) ->
         judgement.reason,
         None if span is None else span.start,
         None if span is None else span.stop,
+        fallback,
     )

@@ -6,6 +6,7 @@ The one place that knows which function makes which kind of exhibit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from divtok.config.joined import in_full
@@ -14,8 +15,11 @@ from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
-from divtok.paper.run_tables import Material
+from divtok.paper.run_tables import Material, choices
 from divtok.progress import say, track
+from divtok.report.bars import BarsDisplay
+from divtok.report.maps import MapsDisplay
+from divtok.report.panels import PanelsDisplay
 from divtok.stages.choices import chosen_estimators
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run, is_run
@@ -65,9 +69,23 @@ def make_exhibits(chosen: Sequence[Recipe], material: Material) -> list[Exhibit]
     there = [recipe for recipe in chosen if has_runs(recipe, material.family)]
     with track("exhibits", total=len(there)) as advance:
         for recipe in there:
-            made.append(BUILDERS[recipe.exhibit](recipe, material))
+            made.append(_telling(BUILDERS[recipe.exhibit](recipe, material), recipe, material))
             advance(1)
     return made
+
+
+def _telling(exhibit: Exhibit, recipe: Recipe, material: Material) -> Exhibit:
+    """With what its runs chose otherwise than usual, said of each figure; tables say it."""
+    said = choices(material.runs(recipe))
+    if not said or not exhibit.figures:
+        return exhibit
+    figures = tuple(
+        replace(figure, about=" ".join([f"{figure.about}.", *said]))
+        if isinstance(figure, BarsDisplay | MapsDisplay | PanelsDisplay)
+        else figure
+        for figure in exhibit.figures
+    )
+    return replace(exhibit, figures=figures, caption=" ".join([exhibit.caption, *said]))
 
 
 def is_finished(store: Run, named: NamedRun) -> bool:

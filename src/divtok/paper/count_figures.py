@@ -69,7 +69,9 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     by_ratio = [_ratio_bins(p) for p in pooled]
     left = _count_panel("count", by_count)
     lines = [_ratio_line(bins, i) for i, bins in enumerate(by_ratio)]
-    right = _panel("ratio", "divergent tokens per 100 reasoning tokens", lines)
+    usual = all(run.config.score.tokens == "reasoning" for run in material.runs(recipe))
+    those = "reasoning tokens" if usual else "tokens that can count"
+    right = _panel("ratio", f"divergent tokens per 100 {those}", lines)
     trends = [_count_trend(p) for p in pooled]
     about = f"{_responses(recipe, material, duals=(recipe.dual,))}; bars: 95 % intervals"
     rows = [

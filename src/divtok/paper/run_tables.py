@@ -20,6 +20,9 @@ from divtok.evaluate.sweep.counts import Counted, grids_with
 from divtok.evaluate.sweep.surfaces import Best, best_theta, sweep_lin
 from divtok.paper.recipe import NamedRun, Recipe, Side, named_runs, of_family
 from divtok.records import Evaluation
+from divtok.report.metric_table import answers_found
+from divtok.report.tables import by_group
+from divtok.score.facts import COUNTED_WORDS
 from divtok.stages.evaluate import evaluate_groups, groups_of, protocol_of
 from divtok.stages.stored import stored_config
 from divtok.stages.sweep import counted
@@ -53,7 +56,8 @@ class FinishedRun:
     @cached_property
     def counted(self) -> list[Counted]:
         """At every theta of the grids, and at the run's own."""
-        return counted(self.store, grids=grids_with(self.config.theta, PAPER_DIVERGENCES))
+        grids = grids_with(self.config.theta, PAPER_DIVERGENCES)
+        return counted(self.store, grids=grids, tokens=self.config.score.tokens)
 
     @property
     def protocol(self) -> Protocol:
@@ -172,6 +176,18 @@ def responses(chosen: Iterable[tuple[FinishedRun, Counted]]) -> str:
     """How many responses a figure rests on; every pair reads the same ones."""
     groups = {(run.name, rows.benchmark, rows.generator): len(rows) for run, rows in chosen}
     return f"{sum(groups.values()):,} responses"
+
+
+def choices(runs: Iterable[FinishedRun]) -> list[str]:
+    """What is not chosen as usual: which tokens count, and where answers are looked for."""
+    runs = list(runs)
+    over = {run.config.score.tokens for run in runs} - {"reasoning"}
+    named = [words for tokens, words in COUNTED_WORDS.items() if tokens in over]
+    counted_over = f"Divergent tokens are counted over {' and '.join(named)}."
+    return [
+        *([counted_over] if named else []),
+        *answers_found(of[0] for run in runs for of in by_group(run.evaluations).values()),
+    ]
 
 
 def short(ref: str) -> str:

@@ -18,7 +18,7 @@ from divtok.paper.published_numbers import (
     whitebox_average,
 )
 from divtok.paper.recipe import Recipe
-from divtok.paper.run_tables import FinishedRun, Material, short
+from divtok.paper.run_tables import FinishedRun, Material, choices, short
 from divtok.protocols.protocol import said_of
 from divtok.protocols.wording import kind_of
 from divtok.records import Evaluation
@@ -343,10 +343,13 @@ def _made(runs: Sequence[FinishedRun]) -> str:
         for b in _benchmarks([run])
     )
     total = sum(len(group.problem_id) for run in runs for group in run.groups)
-    return (
-        f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits. "
-        f"Left out: {left_out} of {total} responses. {worded(runs)}"
-    )
+    parts = [
+        f"Read by {short(p)} and {short(q)}, theta = {config.theta:g} bits.",
+        f"Left out: {left_out} of {total} responses.",
+        *choices(runs),
+        worded(runs),
+    ]
+    return " ".join(parts)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -61,6 +61,19 @@ def find_boxed(text: str) -> AnswerSpan | None:
     return best
 
 
+def unclosed_box(text: str) -> int | None:
+    r"""Where the content begins of the last `\boxed{` that is never closed, None without one."""
+    open_braces: list[int | None] = []  # as in `find_boxed`
+    for token in _TOKEN.finditer(text):
+        if token["open"]:
+            open_braces.append(token.end())
+        elif token["brace"] == "{":
+            open_braces.append(None)
+        elif token["brace"] == "}" and open_braces:
+            open_braces.pop()
+    return next((start for start in reversed(open_braces) if start is not None), None)
+
+
 def _braceless(text: str, start: int) -> AnswerSpan | None:
     match = _BRACELESS.match(text, start)
     return None if match is None else AnswerSpan(*match.span("content"), match["content"])

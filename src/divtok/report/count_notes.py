@@ -1,4 +1,4 @@
-"""Notes about counts: tokens whose divergence is bounded only, and tokens near theta."""
+"""Notes about counts: which tokens can count, those near theta, and those known within bounds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,26 @@ from typing import Any
 
 from divtok.evaluate.certified import Certified
 from divtok.evaluate.near_theta import NearTheta
-from divtok.records import Evaluation
+from divtok.records import CountedTokens, Evaluation
 from divtok.report.note import Note
+from divtok.score.facts import COUNTED_WORDS
+
+
+def counted_note(tokens: CountedTokens) -> Note:
+    """Which tokens can count as divergent, where they are not the usual ones."""
+    line = (
+        f"Divergent tokens are counted over {COUNTED_WORDS[tokens]} (score.tokens={tokens}), not "
+        f"over {COUNTED_WORDS['reasoning']} alone."
+    )
+    return Note(
+        key="tokens_counted",
+        heading="Counted",
+        title="Which tokens count",
+        about="By default the answer itself and the end of the turn are left out, whatever their "
+        "divergence.",
+        lines=() if tokens == "reasoning" else (line,),
+        value=lambda _: tokens,
+    )
 
 
 def certified_note(results: Sequence[Certified]) -> Note:
@@ -69,11 +87,11 @@ def _in_all(results: Sequence[NearTheta]) -> list[NearTheta]:
 def certified_sentence(found: Certified) -> str:
     """One sentence for one generator and pair, without their names."""
     if found.share is None:
-        return "there are no reasoning tokens."
+        return f"there are no {_those(found)}."
     certain = f"{100 * found.share:.2f} %"
     if found.open and certain == "100.00 %":
         certain = "over 99.99 %"  # an open token is never rounded away
-    of_all = f"{certain} of {found.tokens:,} reasoning tokens are certain at theta {found.theta:g}"
+    of_all = f"{certain} of {found.tokens:,} {_those(found)} are certain at theta {found.theta:g}"
     if not found.open:
         return f"{of_all}, {found.divergent:,} of them divergent: every count is certain."
     is_open = "1 is open" if found.open == 1 else f"{found.open:,} are open"
@@ -87,10 +105,10 @@ def certified_sentence(found: Certified) -> str:
 
 def near_theta_sentence(found: NearTheta) -> str:
     """One sentence for one generator and pair, without their names."""
-    tokens = f"{found.tokens:,} reasoning tokens"
+    tokens = f"{found.tokens:,} {_those(found)}"
     where = f"within {found.band_bits:g} bits of theta {found.theta:g}"
     if found.share is None:
-        return "there are no reasoning tokens."
+        return f"there are no {_those(found)}."
     if not found.near:
         assumed = "; half precision assumed" if found.precision == "unknown" else ""
         return f"none of {tokens} lies {where}{assumed}: no count depends on rounding."
@@ -103,6 +121,10 @@ def near_theta_sentence(found: NearTheta) -> str:
         f"change by at most {found.largest_change:,}; all counts together, now {found.count:,}, "
         f"could come out between {found.count_low:,} and {found.count_high:,}."
     )
+
+
+def _those(found: Certified | NearTheta) -> str:
+    return "reasoning tokens" if found.counted == "reasoning" else "tokens that can count"
 
 
 _ROUNDING = {

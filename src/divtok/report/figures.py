@@ -19,9 +19,11 @@ from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.scored_group import ScoredGroup
 from divtok.json_text import json_text
+from divtok.records import CountedTokens
 from divtok.report import figure_style as style
 from divtok.report.tables import label
 from divtok.report.text import plot_text
+from divtok.score.facts import COUNTED_WORDS
 from divtok.store.atomic import make_folder, write_bytes_atomically, write_text_atomically
 
 if TYPE_CHECKING:
@@ -47,14 +49,18 @@ class MadeOf:
     theta: float | None
     responses: int
     right: int
+    counted: CountedTokens = "reasoning"
 
     @classmethod
     def of(cls, group: ScoredGroup) -> MadeOf:
-        return cls(group.pair, group.theta, len(group.verdict), int(group.correct().sum()))
+        n, right = len(group.verdict), int(group.correct().sum())
+        return cls(group.pair, group.theta, n, right, group.counted)
 
     def text(self) -> str:
         read = "" if self.pair is None else f"read by {self.pair[0]} with {self.pair[1]}; "
         theta = "" if self.theta is None else f"theta {self.theta:g} bits; "
+        if self.counted != "reasoning":
+            theta += f"counted over {COUNTED_WORDS[self.counted]}; "
         return f"{read}{theta}{self.responses:,} responses, {self.right:,} right"
 
 

@@ -31,6 +31,7 @@ from divtok.report.tables import (
     number,
     supervised,
 )
+from divtok.score.facts import COUNTED_WORDS
 
 Metric = Literal["natural_ece", "brier", "ece", "auroc"]
 
@@ -246,7 +247,9 @@ def how_counted(evaluations: Sequence[Evaluation]) -> list[str]:
     named = ", ".join(f"{name} {count}" for name, count in clipped.items() if count)
     return [
         *_thetas(evaluations),
+        *_counted_over(evaluations),
         text,
+        *answers_found([members[0] for members in groups.values()]),
         *([f"Clipped to [0, 1] for ECE: {named}."] if named else []),
         *read_on(evaluations),
     ]
@@ -263,6 +266,30 @@ def _undefined(evaluations: Sequence[Evaluation], metric: str) -> list[str]:
 def _thetas(evaluations: Sequence[Evaluation]) -> list[str]:
     thetas = sorted({e.params["theta"] for e in evaluations if "theta" in e.params}, key=str)
     return [f"Theta: {', '.join(map(str, thetas))} bits."] if thetas else []
+
+
+def _counted_over(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Which tokens count, where they are not the usual ones."""
+    named = {e.params["tokens"] for e in evaluations if "tokens" in e.params}
+    known = [COUNTED_WORDS[each] for each in COUNTED_WORDS if each in named]
+    return [f"Divergent tokens are counted over {' and '.join(known)}."] if known else []
+
+
+def answers_found(groups: Iterable[Evaluation]) -> list[str]:
+    """How many are unanswered with fallbacks and without; nothing where none were looked for.
+
+    `groups` are one evaluation for each generator and benchmark.
+    """
+    known = [(e, e.fallbacks) for e in groups if e.fallbacks is not None]
+    responses = sum(e.n for e, _ in known)
+    if not responses:
+        return []
+    left = sum(e.excluded_by.get("unanswered", 0) for e, _ in known)
+    without = left + sum(found for _, found in known)
+    return [
+        f"Unanswered: {100 * left / responses:.1f} %; {100 * without / responses:.1f} % without "
+        "the fallbacks."
+    ]
 
 
 def _draws(protocol: Protocol) -> str:

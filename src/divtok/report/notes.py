@@ -14,8 +14,8 @@ from divtok.evaluate.certified import certified
 from divtok.evaluate.near_theta import near_theta
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.scored_group import LeftOut
-from divtok.records import Counts, Evaluation, PairWarning
-from divtok.report.count_notes import certified_note, near_theta_note
+from divtok.records import CountedTokens, Counts, Evaluation, PairWarning
+from divtok.report.count_notes import certified_note, counted_note, near_theta_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
 from divtok.report.read_on import read_on_note
@@ -37,6 +37,7 @@ class Seen:
     happened: Sequence[str]
     agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
     warnings: Sequence[PairWarning] = ()
+    tokens: CountedTokens = "reasoning"
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -46,6 +47,7 @@ def notes_of(seen: Seen) -> list[Note]:
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         theta_note(seen.theta, fitted=seen.theta_fitted),
+        counted_note(seen.tokens),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),

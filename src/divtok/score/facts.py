@@ -11,9 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.records import Counts, Trace
+from divtok.records import CountedTokens, Counts, Trace
 from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.scoring import bounds_of
+
+# What is counted over, in words.
+COUNTED_WORDS: Mapping[CountedTokens, str] = {
+    "reasoning": "the reasoning tokens",
+    "no_answer": "all tokens but the answer's",
+    "all": "all response tokens",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ FACTS: Mapping[str, Fact] = {
             "ratio",
             "Ratio",
             160,
-            "Minus the share of divergent tokens among the reasoning tokens, m / L.",
+            "Minus the share of divergent tokens among those that can count, m / L.",
             _ratio,
             always=False,
         ),
@@ -101,4 +108,5 @@ def count_trace(trace: Trace, *, theta: float, band_bits: float) -> Counts:
         band_bits=band_bits,
         near_above=int(np.count_nonzero(near & divergent)),
         near_below=int(np.count_nonzero(near & ~divergent)),
+        counted=trace.counted,
     )

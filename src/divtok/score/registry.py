@@ -83,6 +83,11 @@ class Estimator:
         return any(need in exact_only() for need in self.needs)
 
     @cached_property
+    def counts(self) -> bool:
+        """Whether it reads divergences, so that it depends on which tokens can be divergent."""
+        return any(d.column in self.needs for d in DIVERGENCES)
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The per-token columns it reads."""
         return tuple(need for need in self.needs if is_column(need))

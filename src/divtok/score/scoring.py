@@ -8,12 +8,28 @@ from dataclasses import replace
 from typing import Any
 
 from divtok.errors import DataError, DivtokError
-from divtok.records import Confidence, FloatArray, Reason, Scalar, Trace, reason_kind
+from divtok.records import (
+    Confidence,
+    CountedTokens,
+    FloatArray,
+    Reason,
+    Scalar,
+    Trace,
+    reason_kind,
+)
 from divtok.score.registry import Estimator, exact_only
 
 NOT_TRACED = "not_traced"
 NOT_GATHERED = "not_gathered"
 NOT_EXACT = "not_exact"
+
+
+def named_parameters(
+    spec: Estimator, parameters: Mapping[str, Scalar], counted: CountedTokens
+) -> Mapping[str, Scalar]:
+    """What a confidence is said to be made with: which tokens count, too, where not the usual."""
+    usual = counted == "reasoning" or not spec.counts
+    return parameters if usual else {**parameters, "tokens": counted}
 
 
 def score_trace(spec: Estimator, trace: Trace, parameters: Mapping[str, Scalar]) -> Confidence:

@@ -17,6 +17,7 @@ from divtok.errors import StoreError
 from divtok.progress import say
 from divtok.protocols.protocol import wording_of
 from divtok.protocols.wording import SHORT, kind_of
+from divtok.score.facts import COUNTED_WORDS
 from divtok.stages.stored import stored_config
 from divtok.store.manifest import Difference, differences
 from divtok.store.run import Run
@@ -132,6 +133,9 @@ def _say_pairs(before: RunConfig, after: RunConfig) -> None:
             )
     if before.theta != after.theta:
         say(f"run: theta {before.theta:g} -> {after.theta:g} bits; tokens are counted anew")
+    if before.score.tokens != after.score.tokens:
+        old, new = (COUNTED_WORDS[config.score.tokens] for config in (before, after))
+        say(f"run: divergent tokens are counted anew, over {new} instead of {old}")
 
 
 def _subset(before: RunConfig, given: RunConfig) -> list[str]:

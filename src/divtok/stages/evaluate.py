@@ -62,6 +62,7 @@ class Graded(NamedTuple):
     verdict: Verdict
     gold_missing: bool
     verdict_missing: bool = False
+    fallback: bool = False  # how its answer was found
 
     @property
     def missing(self) -> bool:
@@ -98,6 +99,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             kept_notes(run),
             None if compared is None else compared.groups,
             kept_pair_warnings(run),
+            config.score.tokens,
         )
     )
     return Results(groups, evaluations, over_all, notes, compared)
@@ -126,12 +128,13 @@ def has_grades(run: Run, config: RunConfig) -> bool:
 
 
 def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, Counts]:
-    """The counts of every trace that was read, at the config's theta."""
+    """The counts of every trace that was read, at the config's theta, over the tokens it names."""
     stored, pairs = {row.key: row for row in run.counts.read()}, config.scored_pairs()
 
     def asked(row: Counts) -> bool:
         pair = pairs.get(response_of(run, row.key, responses).generator)
-        return row.theta == config.theta and (row.p, row.q) == pair
+        made = (row.theta, row.counted, (row.p, row.q))
+        return made == (config.theta, config.score.tokens, pair)
 
     if stored and all(map(asked, stored.values())):
         return stored
@@ -148,7 +151,12 @@ def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) ->
 def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:
     """The grades by key; an error where a response has none."""
     found = {
-        grade.key: Graded(grade.verdict, kind == GOLD_MISSING, kind == VERDICT_MISSING)
+        grade.key: Graded(
+            grade.verdict,
+            kind == GOLD_MISSING,
+            kind == VERDICT_MISSING,
+            grade.fallback is not None,
+        )
         for grades in run.grades.batches()
         for grade in grades
         for kind in [reason_kind(grade.reason)]
@@ -271,6 +279,7 @@ def _group(
     config: RunConfig,
 ) -> ScoredGroup:
     counted = [counts.get(r.key) for r in rows]
+    released = config.grade.extract == "released" and config.grade.verdicts != "theirs"
     return ScoredGroup(
         benchmark=rows[0].benchmark,
         generator=rows[0].generator,
@@ -280,13 +289,17 @@ def _group(
         # In the reader's tokens; the generator's where it was not read.
         length=[r.length if c is None else c.length for r, c in zip(rows, counted, strict=True)],
         count=[None if c is None else c.count for c in counted],
-        columns=[*scores.columns(rows), *(_fact(fact, counted, config.theta) for fact in facts)],
+        columns=[*scores.columns(rows), *(_fact(fact, counted, config) for fact in facts)],
         pair=config.scored_pairs().get(rows[0].generator),
         theta=config.theta,
+        counted=config.score.tokens,
+        fallback=[grades[r.key].fallback for r in rows] if released else None,
     )
 
 
-def _fact(fact: Fact, counted: Sequence[Counts | None], theta: float) -> ScoreColumn:
-    params: dict[str, Scalar] = {"theta": theta} if fact.uses_theta else {}
+def _fact(fact: Fact, counted: Sequence[Counts | None], config: RunConfig) -> ScoreColumn:
+    params: dict[str, Scalar] = {"theta": config.theta} if fact.uses_theta else {}
+    if fact.uses_theta and config.score.tokens != "reasoning":
+        params["tokens"] = config.score.tokens
     values = [None if c is None else fact.rank(c) for c in counted]
     return ScoreColumn(fact.name, values, params, ranking_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from divtok.config.run import RunConfig
 from divtok.records import Confidence, Grade, Problem, Trace, Trajectory, Verdict
 from divtok.stages.evaluate import counts_of
+from divtok.stages.stored import counting
 from divtok.store.responses import Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -54,6 +55,6 @@ def _example(run: Run, config: RunConfig, response: Response, estimator: str) ->
         problem=run.problems.lookup()[response.benchmark, response.problem_id],
         trajectory=run.trajectories.lookup()[(response.key,)],
         grade=run.grades.lookup()[(response.key,)],
-        trace=run.traces.lookup()[(response.key, *pair)],
+        trace=counting(run.traces.lookup()[(response.key, *pair)], config.score.tokens),
         confidence=run.confidences.lookup()[response.key, estimator],
     )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.config.run import RunConfig
-from divtok.records import Counts
+from divtok.records import CountedTokens, Counts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.stored import response_of
 from divtok.store.responses import rows_of
@@ -26,7 +26,7 @@ NOT_SCORED = "not scored yet"
 OTHERS = (
     *("key", "benchmark", "problem_id", "sample", "generator", "question", "response"),
     *("finish_reason", "gold", "answer", "verdict", "verdict_reason", "count", "tokens", "theta"),
-    *("suspect_tokens", "reason"),
+    *("counted", "suspect_tokens", "reason"),
 )
 _MISSING = -1
 
@@ -38,7 +38,7 @@ class Facts:
     """Every response of a run by its position in the table of trajectories.
 
     `estimators` are those of the run's confidences, in the order of tables; `bounded` those of them
-    that have bounds. `theta` is what the counts were made with.
+    that have bounds. `theta` and `counted` are what the counts were made with, and over.
     """
 
     def __init__(self, run: Run, config: RunConfig) -> None:
@@ -96,6 +96,7 @@ class Facts:
             found |= {"count_low": counted["low"], "count_high": counted["high"]}
         found |= {"tokens": counted["length"]}
         found["theta"] = None if found["count"] is None else self.theta
+        found["counted"] = None if found["count"] is None else self.counted
         return found | {"reason": self._reason(place)}
 
     def _reason(self, place: int) -> str | None:
@@ -121,8 +122,10 @@ class Facts:
         names = ("count", "low", "high", "length")
         self._counts = {name: np.full(len(self), _MISSING, np.int64) for name in names}
         self.theta, self.bounded_counts = config.theta, False
-        for key, theta, *counted in rows_of(self._run.counts, ("key", "theta", *names)):
-            self.theta = theta
+        self.counted: CountedTokens = config.score.tokens
+        columns = ("key", "theta", "counted", *names)
+        for key, theta, over, *counted in rows_of(self._run.counts, columns):
+            self.theta, self.counted = theta, over or "reasoning"
             self._set_count(self._place(key), *counted)
 
     def _set_count(

@@ -19,6 +19,8 @@ from divtok.grade.grader import DEFAULT_GRADER
 from divtok.grade.judgement import NO_RESPONSE
 from divtok.grade.trajectories import grade_trajectories
 from divtok.progress import say
+from divtok.protocols.extract import find_answer_by
+from divtok.protocols.fallbacks import asks_for_box
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import GOLD_MISSING, Grade, Trajectory, Verdict, reason_kind
 from divtok.stages.verdicts import chosen_verdicts, compared_verdicts, theirs_as_grade
@@ -50,6 +52,7 @@ def grade(
     _check_graders(run, config, graders, trajectories)
     present = run.grades.keys()
     present -= _again(run, trajectories, golds, retry_failed=retry_failed)
+    present -= _found_otherwise(run, config, trajectories)
 
     def begin(missing: Sequence[Sequence[Trajectory]]) -> None:
         require_space(run.path, len(missing) * ROW_BYTES)
@@ -110,6 +113,7 @@ def _grading(
             time_limit=section.time_limit,
             options={"judge": section.judge},
             questions=questions,
+            extract=section.extract,
         )
         while shard := list(islice(grades, GRADES_PER_SHARD)):
             yield shard
@@ -133,6 +137,34 @@ def _again(
                 or (retry_failed and stored.verdict == Verdict.UNDETERMINED)
             ):
                 found.add((stored.key,))
+    return found
+
+
+def _found_otherwise(
+    run: Run, config: RunConfig, trajectories: Sequence[Trajectory]
+) -> set[tuple[str, ...]]:
+    """The grades whose answer is elsewhere, or nowhere, now that it is looked for otherwise."""
+    extract = config.grade.extract
+    protocols = {t.protocol: PROTOCOLS.get(t.protocol) for t in trajectories}
+    unaffected = [name for name, protocol in protocols.items() if not asks_for_box(protocol)]
+    if extract == "released" and unaffected:
+        say(
+            "grade: grade.extract=released is about answers in a box; those of the protocol "
+            f"{', '.join(unaffected)} are found as always"
+        )
+    found: set[tuple[str, ...]] = set()
+    responses = {t.key: t for t in trajectories if not t.failed}
+    for grades in run.grades.batches():
+        for stored in grades:
+            response = responses.get(stored.key)
+            if extract == "boxed" and stored.fallback is not None:
+                found.add((stored.key,))
+            elif extract == "released" and stored.extracted is None and response is not None:
+                span, _ = find_answer_by(response.text, protocols[response.protocol], extract)
+                if span is not None:
+                    found.add((stored.key,))
+    if found:
+        say(f"grade: the answers of {len(found)} responses are looked for anew ({extract})")
     return found
 
 

@@ -89,6 +89,8 @@ class RunRows:
         if facts.bounded_counts:
             kinds |= {"count_low": "whole", "count_high": "whole"}
         kinds |= {"tokens": "whole", "theta": "number"}
+        if facts.counted != "reasoning":
+            kinds["counted"] = "word"
         if self._suspects is not None:
             kinds[SUSPECTS] = "tokens"
         kinds["reason"] = "foreign"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -21,7 +21,7 @@ from divtok.progress import say
 from divtok.records import Confidence, Counts, PairWarning, Reason, Scalar, Trace
 from divtok.score.facts import count_trace
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
-from divtok.score.scoring import NOT_GATHERED, score_evidence
+from divtok.score.scoring import NOT_GATHERED, named_parameters, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
 from divtok.stages.missing import check_read, first_failure, nothing_scored
 from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
@@ -118,7 +118,9 @@ def _confidences(
     def add(response: Response, trace: Trace | None) -> None:
         evidence = {kind: find(response) for kind, find in finders.items()}
         for spec, bound in parameters[response.group]:
-            part.append(_confidence(spec, response, trace, evidence, bound))
+            made = _confidence(spec, response, trace, evidence, bound)
+            named = named_parameters(spec, bound, config.score.tokens)
+            part.append(made if named is bound else replace(made, params=named))
 
     def full() -> bool:
         return len(part) >= RESPONSES_PER_SHARD * len(chosen)

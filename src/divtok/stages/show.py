@@ -14,6 +14,7 @@ from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score.estimators.dtc import divergent_tokens
 from divtok.stages.facts import Cells, Facts, Numbers
 from divtok.stages.rows import RunRows
+from divtok.stages.stored import counting
 from divtok.stages.suspects import Texts, all_texts
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
@@ -94,6 +95,7 @@ def shown(
     trajectory = run.trajectories.lookup()[(key,)]
     pair = config.scored_pairs().get(trajectory.generator)
     trace = None if pair is None else run.traces.lookup().get((key, *pair))
+    trace = None if trace is None else counting(trace, facts.counted)
     tokens = None
     if trace is not None and trace.status == "ok":
         texts = Texts(config, tell)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from divtok.config.run import RunConfig, read_config
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.families.family import get_family, pairing_family
-from divtok.records import Trace
+from divtok.records import CountedTokens, Trace
 from divtok.store.responses import Response
 from divtok.store.run import CONFIG_FILE, Run, is_run, run_path
 
@@ -68,14 +69,19 @@ def scored_traces(
 ) -> Iterator[tuple[Response, Trace]]:
     """The traces of the pairs that are scored, shard by shard, each with its response.
 
-    `responses` are all of the run.
+    `responses` are all of the run. The tokens that the config names can count.
     """
     pairs = config.scored_pairs()
     for traces in run.traces.batches():
         for trace in traces:
             response = response_of(run, trace.key, responses)
             if (trace.p, trace.q) == pairs.get(response.generator):
-                yield response, trace
+                yield response, counting(trace, config.score.tokens)
+
+
+def counting(trace: Trace, counted: CountedTokens) -> Trace:
+    """The trace with these tokens as those that can count."""
+    return trace if trace.counted == counted else replace(trace, counted=counted)
 
 
 def response_of(run: Run, key: str, responses: Mapping[str, T]) -> T:

@@ -20,7 +20,7 @@ from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.facts import count_trace
 from divtok.stages.facts import Facts
 from divtok.stages.readers import reader_tokenizer
-from divtok.stages.stored import scored_traces
+from divtok.stages.stored import counting, scored_traces
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
 from divtok.trace.spans import token_texts, token_texts_at
@@ -95,7 +95,7 @@ class Suspects:
         for response, trace in scored_traces(run, config, stored_responses(run)):
             if trace.status != "ok":
                 continue
-            place = facts.places[response.key]
+            place, trace = facts.places[response.key], counting(trace, facts.counted)
             if count_here:
                 facts.add_count(place, count_trace(trace, theta=facts.theta, band_bits=0.0))
             there = np.flatnonzero(divergent_tokens(trace, theta=facts.theta))

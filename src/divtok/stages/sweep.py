@@ -26,7 +26,7 @@ from divtok.evaluate.sweep.counts import (
     count_above,
 )
 from divtok.evaluate.sweep.surfaces import Surface
-from divtok.records import PER_TOKEN_FIELDS, FloatArray, Verdict
+from divtok.records import PER_TOKEN_FIELDS, CountedTokens, FloatArray, Verdict, leave_out
 from divtok.stages.missing import not_graded
 from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
@@ -71,12 +71,13 @@ def counted(
     *,
     grids: Mapping[str, Sequence[float]] | None = None,
     pairs: Collection[Pair] | None = None,
+    tokens: CountedTokens = "reasoning",
 ) -> list[Counted]:
     """One for each benchmark x generator x pair that the run has traces of.
 
     `grids` are thetas for each divergence that is to be counted, by default those that every trace
-    has; `pairs` leaves out all other pairs. Groups are in the order of the trajectories, pairs in
-    that of the traces; one without any usable response has no rows.
+    has; `pairs` leaves out all other pairs; `tokens` says which can count. Groups are in the order
+    of the trajectories, pairs in that of the traces; one without any usable response has no rows.
     """
     if grids is None:
         grids = {d.name: d.grid for d in DIVERGENCES if d.column in PER_TOKEN_FIELDS}
@@ -95,7 +96,7 @@ def counted(
         usable = [row for row in rows if row.ok and row.response.usable]
         _check_exact(run, table, usable, thetas)
         if usable:
-            parts.append(_count_shard(run, table, usable, thetas))
+            parts.append(_count_shard(run, table, usable, thetas, tokens))
     _check_found(run, [pair for _, pair in traced], pairs)
     places = {group: number for number, group in enumerate(sizes)}
     order = sorted(traced, key=lambda found: places[found[0]])
@@ -194,12 +195,16 @@ def _check_exact(
 
 
 def _count_shard(
-    run: Run, table: ArrowTable, rows: list[_Traced], thetas: Mapping[str, Floats]
+    run: Run,
+    table: ArrowTable,
+    rows: list[_Traced],
+    thetas: Mapping[str, Floats],
+    tokens: CountedTokens,
 ) -> _Part:
     if len(rows) < len(table):
         table = table.take([found.row for found in rows])
     logprob, length = _flat(table.column("logprob_p"))
-    reasoning = _reasoning(table, length)
+    reasoning = _reasoning(table, length, tokens)
     kept_row = np.repeat(np.arange(len(rows)), length)[reasoning]
     counts: dict[str, CountGrid] = {}
     for name, grid in thetas.items():
@@ -238,16 +243,13 @@ def _flat(column: ArrowColumn) -> tuple[FloatArray, Ints]:
     return np.concatenate(values), np.concatenate(lengths).astype(np.int64)
 
 
-def _reasoning(table: ArrowTable, length: Ints) -> Bools:
+def _reasoning(table: ArrowTable, length: Ints, counted: CountedTokens) -> Bools:
     """[T] for all rows of a shard what `Trace.reasoning` gives for one."""
     mask = np.ones(int(length.sum()), dtype=bool)
     ends = np.cumsum(length)
     spans = zip(*(table.column(name).to_pylist() for name in _SPAN_COLUMNS), strict=True)
     for end, size, (start, stop, turn_end) in zip(ends, length, spans, strict=True):
-        tokens = mask[end - size : end]
-        tokens[turn_end:] = False
-        if start is not None and stop is not None:
-            tokens[start:stop] = False
+        leave_out(mask[end - size : end], start, stop, turn_end, counted)
     return mask
 
 

@@ -82,7 +82,7 @@ def sweep(
     linear = config.bound("dtc_lin")
     swept = list(
         sweep_all(
-            counted(run, grids=grids_with(config.theta, names)),
+            counted(run, grids=grids_with(config.theta, names), tokens=config.score.tokens),
             names,
             n=tuple(dict.fromkeys(n or [int(linear["n"])])),
             k=tuple(dict.fromkeys(k or [int(config.bound("dtc_prod")["k"])])),

@@ -220,12 +220,15 @@ def _without(run: Run, config: RunConfig, divergences: Sequence[Divergence]) -> 
 
 
 def stored_answers(run: Run) -> dict[str, AnswerSpan | None]:
-    """The final answers by key, as grading found them; grades of earlier versions do not say."""
+    """The final answers by key, as grading found them; grades of earlier versions do not say.
+
+    One that was found by a fallback stands in the reasoning, and is part of it: so a trace is the
+    same whatever grading does.
+    """
     found: dict[str, AnswerSpan | None] = {}
-    for key, text, start, stop in rows_of(
-        run.grades, ("key", "extracted", "answer_start", "answer_stop")
-    ):
-        if text is None:
+    columns = ("key", "extracted", "answer_start", "answer_stop", "fallback")
+    for key, text, start, stop, fallback in rows_of(run.grades, columns):
+        if text is None or fallback is not None:
             found[key] = None
         elif start is not None and stop is not None:
             found[key] = AnswerSpan(start=start, stop=stop, content=text)

@@ -24,6 +24,7 @@ from divtok.records import (
 )
 from divtok.store.columns import (
     DIVERGENCE,
+    ArrowColumn,
     Column,
     choice,
     flag,
@@ -42,6 +43,11 @@ from divtok.store.columns import (
     whole,
 )
 from divtok.store.layout import Layout
+
+
+def _decode_counted(array: ArrowColumn) -> list[str]:
+    """Before there was a choice the reasoning tokens were counted."""
+    return ["reasoning" if value is None else value for value in array.to_pylist()]
 
 
 def _per_token(name: str, *, nullable: bool = False) -> Column:
@@ -106,6 +112,7 @@ GRADES = Layout(
         *reason(),
         whole("answer_start", nullable=True, unit="characters"),
         whole("answer_stop", nullable=True, unit="characters"),
+        text("fallback", nullable=True),
     ),
 )
 
@@ -187,6 +194,7 @@ COUNTS = Layout(
         *(whole(name, unit="tokens") for name in ("length", "reasoning")),
         number("band_bits", unit="bits"),
         *(whole(name, unit="tokens") for name in ("near_above", "near_below")),
+        replace(text("counted", nullable=True), decode=_decode_counted),
     ),
 )
 
@@ -219,5 +227,6 @@ EVALUATIONS = Layout(
         *reason(),
         whole("beyond", nullable=True),
         whole("trained_length", nullable=True, unit="tokens"),
+        whole("fallbacks", nullable=True, unit="responses"),
     ),
 )
