@@ -211,10 +211,20 @@ def test_fit_and_sweep_of_rows_are_those_of_the_run(
     ordered = stored.join(rows, on="key", maintain_order="left")
     columns, pair = {"response": "text"}, found.scoring.pair
     as_stored = divtok.confidences(ordered, pair=pair, columns=columns, progress=False)
-    ours, of_run = divtok.fit(as_stored, ordered["verdict"]), run.fit()
+    of_run = run.fit()
+    ours = divtok.fit(as_stored, ordered["verdict"], ordered["problem_id"])
     assert (ours.theta, ours.n, ours.n_balanced) == (of_run.theta, of_run.n, of_run.n_balanced)
     for point, known in zip(ours.curve, of_run.curve, strict=True):
         assert point.ece == pytest.approx(known.ece, abs=1e-9)
+        assert point.chosen == known.chosen
+    assert (ours.interval, ours.problems, ours.wrong) == (
+        *(of_run.interval, of_run.problems, of_run.wrong),
+    )
+    alone = divtok.fit(as_stored, ordered["verdict"])
+    assert (alone.problems, alone.theta) == (alone.n, ours.theta)
+    assert ours.problems < ours.n
+    with pytest.raises(DataError, match="problem ids but"):
+        divtok.fit(as_stored, ordered["verdict"], ["one"])
     swept = divtok.sweep(found, rows["verdict"], n=(5, 10), k=(4, 2))
     known_rows = run.sweep(n=(5, 10), k=(4, 2))
     both = list(zip(swept, known_rows, strict=True))

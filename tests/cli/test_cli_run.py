@@ -237,6 +237,28 @@ def test_fit_chooses_a_theta_of_the_grid(tmp_path: Path, divtok: Command) -> Non
     assert any((folder / "report" / "figures").glob("*theta*"))
 
 
+def test_a_fitting_run_goes_on_with_more_samples_and_problems(
+    tmp_path: Path, divtok: Command
+) -> None:
+    folder = tmp_path / "fit"
+    few = ("fit", "tiny", "--limit", "6", "--samples", "1", "--out", folder)
+    assert divtok(*few).code == 0
+    before = {t.key: t.token_ids for t in Run.open(folder).trajectories.read()}
+    assert len(before) == 6
+    said = divtok("fit", "tiny", "--limit", "8", "--samples", "3", "--out", folder)
+    assert said.code == 0, said.err
+    after = {t.key: t.token_ids for t in Run.open(folder).trajectories.read()}
+    assert len(after) == 24
+    assert {key: after[key] for key in before} == before
+    words = " ".join(said.out.split())
+    assert "responses, 8 problems" in words
+    assert "95 % interval: 0." in words
+    assert "fewer than 30, because so few are" in words
+    fewer = divtok(*few)
+    assert fewer.code != 0
+    assert "samples: 3 -> 1" in fewer.error_line
+
+
 def test_demo_shows_tokens_tables_and_what_to_look_at(tmp_path: Path, divtok: Command) -> None:
     said = divtok("demo", "--limit", "1", "--out", tmp_path / "demo")
     assert said.code == 0, said.err

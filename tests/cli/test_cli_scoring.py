@@ -240,7 +240,8 @@ def test_fit_from_a_run_is_the_fit_of_its_traces(divtok: Command, imported: Path
     assert (known.n, known.n_balanced, known.excluded) == (5, 2, 1)
     said = divtok("fit", "--run", imported, "--json")
     assert said.code == EXIT_OK, said.err
-    assert json.loads(said.out) == json.loads(json.dumps(dataclasses.asdict(known)))
+    printed = {**dataclasses.asdict(known), "notes": known.notes}
+    assert json.loads(said.out) == json.loads(json.dumps(printed))
     words = divtok("fit", "--run", imported)
     assert words.code == EXIT_OK
     assert f"\ntheta = {known.theta:g}\n" in words.out
@@ -267,6 +268,7 @@ def test_fit_from_a_run_without_traces_or_gold(divtok: Command, imported: Path) 
         ("--run", "RUN", "--name", "other"),
         ("--run", "RUN", "--out", "other"),
         ("--run", "RUN", "--limit", "5"),
+        ("--run", "RUN", "--samples", "5"),
         ("tony",),
     ],
 )

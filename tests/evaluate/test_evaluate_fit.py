@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.fit import PAPER_GRID, ThetaPoint, fit_theta
-from divtok.evaluate.fit import _lowest as lowest
+from divtok.evaluate.fit import PAPER_GRID, fit_theta
 from divtok.evaluate.metrics import auroc, ece
 from divtok.evaluate.protocol import balanced_draws
-from divtok.records import Trace
+from divtok.evaluate.sweep.surfaces import lowest_index
+from divtok.records import Interval, Trace
 
 
 def trace(jsd, *, answer=None, turn_end=None, status="ok"):
@@ -139,8 +140,7 @@ def test_a_choice_at_the_end_of_the_grid_is_flagged():
     ],
 )
 def test_ties(eces, chosen):
-    curve = [ThetaPoint((i + 1) / 10, e, 0.5, 1.0) for i, e in enumerate(eces)]
-    assert lowest(curve) == chosen
+    assert (lowest_index(eces) + 1) / 10 == chosen
 
 
 def test_bad_inputs_are_refused():
@@ -154,3 +154,60 @@ def test_bad_inputs_are_refused():
     for grid in ([], [0.5, 0.5], [0.5, 0.4], [float("nan")], [1.2]):
         with pytest.raises(UsageError, match="rising"):
             fit_theta(separable, grid=grid)
+
+
+def test_problems_are_told_apart_by_their_ids():
+    fit = fit_theta(_separable(), problem_ids=[str(i // 4) for i in range(20)])
+    assert (fit.problems, fit.wrong) == (5, 10)
+    assert fit_theta(_separable()).problems == 20
+    with pytest.raises(ValueError, match="zip"):
+        fit_theta(_separable(), problem_ids=["1"])
+
+
+def test_where_every_resample_chooses_the_same_theta_the_interval_is_that_theta():
+    """Whatever is drawn, twelve tokens of 0.3 bits are right and twelve of 0.6 bits wrong."""
+    fit = fit_theta(_separable())
+    assert fit.interval == Interval(0.4, 0.4)
+    assert [(p.theta, p.chosen) for p in fit.curve if p.chosen] == [(0.4, 1.0)]
+    assert not fit.hardly_determined
+    (few,) = fit.notes
+    assert few.startswith("The balanced draws hold 10 responses of a class, fewer than 30")
+
+
+def test_a_theta_that_chance_decides_is_called_so():
+    """Counts that say nothing of the outcome, of ten responses of which three are wrong."""
+    rng = np.random.default_rng(3)
+    rows = [(trace(rng.random(12)), number >= 3) for number in range(10)]
+    fit = fit_theta(rows)
+    assert fit.interval is not None
+    assert fit.interval.high - fit.interval.low > 0.45
+    assert fit.interval.low <= fit.theta <= fit.interval.high
+    assert fit.hardly_determined
+    assert sum(p.chosen or 0 for p in fit.curve) == pytest.approx(1)
+    assert fit.notes[0] == (
+        "Theta is hardly determined by these 10 responses to 10 problems (3 wrong): its interval, "
+        f"{fit.interval.low:g} to {fit.interval.high:g}, spans more than half of the grid from "
+        "0.05 to 0.95; take more samples or problems."
+    )
+    assert "because so few are wrong" in fit.notes[1]
+
+
+def test_half_of_the_grid_is_still_determined():
+    known = fit_theta(_separable(), grid=[0.0, 0.4, 0.5, 1.0])
+    assert not replace(known, interval=Interval(0.0, 0.5)).hardly_determined
+    assert replace(known, interval=Interval(0.4, 1.0)).hardly_determined
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [(["a"] * 20, "one problem only"), (["a", *["b"] * 19], "hold only one class")],
+)
+def test_without_an_interval_there_is_the_reason(ids, reason):
+    rows = [_separable()[1], *[_separable()[0]] * 19]
+    fit = fit_theta(rows, problem_ids=ids)
+    assert fit.interval is None
+    assert fit.reason is not None
+    assert reason in fit.reason
+    assert reason in fit.notes[0]
+    assert {p.chosen for p in fit.curve} == {None}
+    assert fit.hardly_determined

@@ -16,9 +16,9 @@ from divtok.registry import Registry
 
 ARITHMETIC = ("arith-easy", "arith-medium", "arith-hard", "arith-contest")
 TINY = {"arith-easy": 4, "arith-medium": 4, "arith-hard": 4, "arith-contest": 4, "arith-fit": 16}
-WHITE = {"math500": 8, "amc23": 64, "aime24": 64, "aime25": 64, "math-train": 1}
-OFTEN = {"aime24": 64, "aime25": 64, "hmmt25": 64, "hmmt26": 64, "math-train": 1}
-SELDOM = {"aime24": 32, "aime25": 32, "hmmt25": 32, "hmmt26": 32, "math-train": 1}
+WHITE = {"math500": 8, "amc23": 64, "aime24": 64, "aime25": 64, "math-train": 8}
+OFTEN = {"aime24": 64, "aime25": 64, "hmmt25": 64, "hmmt26": 64, "math-train": 8}
+SELDOM = {"aime24": 32, "aime25": 32, "hmmt25": 32, "hmmt26": 32, "math-train": 8}
 SKYWORK = "Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B"
 QWEN_1B = "Qwen/Qwen2.5-1.5B-Instruct"
 QWEN_2507 = Sampling(0.7, 0.8, top_k=20, presence_penalty=1.0, max_length=16384)

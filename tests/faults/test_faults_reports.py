@@ -112,7 +112,7 @@ def hostile_pages(folder: Path, strings: list[str]) -> list[Path]:
     """Every kind of file that divtok writes and a browser opens, from a run of these strings."""
     run, config = hostile_run(folder / "run", strings)
     found = results_of(run, config)
-    fit = ThetaFit(0.5, "dtc_lin", (ThetaPoint(0.5, 0.1, 0.7, 3.0),), 10, 4, 0)
+    fit = ThetaFit(0.5, "dtc_lin", (ThetaPoint(0.5, 0.1, 0.7, 3.0),), 10, 4, 0, 5, 4, None)
     written = write_report(
         run.report,
         evaluations=found.evaluations,

@@ -113,7 +113,7 @@ def test_the_black_box_tables_have_the_papers_sample_counts(
 
 def test_the_fitting_runs_take_a_hundred_problems() -> None:
     assert counts(plan_of("figure-count"), "fit-qwen2.5") == {
-        (QWEN_7B, "math-train"): (100, 1, 100)
+        (QWEN_7B, "math-train"): (100, 8, 800)
     }
     tiny = counts(plan_of("figure-count", TINY), "fit-tiny")
     assert tiny == {(TINY_GENERATOR, "arith-fit"): (100, 8, 800)}

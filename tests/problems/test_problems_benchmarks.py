@@ -66,7 +66,7 @@ def test_the_hub_benchmarks_are_those_of_the_paper_and_others_that_many_report()
         "aime25": ("MathArena/aime_2025", "train", "problem", 30),
         "hmmt25": ("MathArena/hmmt_feb_2025", "train", "problem", 30),
         "hmmt26": ("MathArena/hmmt_feb_2026", "train", "problem", 33),
-        "math-train": ("nlile/hendrycks-MATH-benchmark", "train", "problem", 12_000),
+        "math-train": ("nlile/hendrycks-MATH-benchmark", "train", "problem", 7_500),
         "gsm8k": ("openai/gsm8k", "test", "question", 1_319),
         "math": ("DigitalLearningGmbH/MATH-lighteval", "test", "problem", 5_000),
         "mmlu-pro": ("TIGER-Lab/MMLU-Pro", "test", "question", 12_032),
@@ -185,6 +185,31 @@ def test_hub_rows_become_problems(serve: Any) -> None:
         Problem("amc23-0001", "amc23", "Two?", "2"),
     ]
     assert asked == [("math-ai/amc23", None, "test", None)]
+
+
+def test_the_fitting_set_is_the_training_problems_alone(serve: Any) -> None:
+    def row(number: int, identity: Any) -> dict[str, Any]:
+        return {"problem": f"{number}?", "answer": str(number), "unique_id": identity}
+
+    asked = serve([row(0, "test/algebra/1.json"), row(1, "train/algebra/9.json"), row(2, "train/")])
+    found = load_benchmark("math-train")
+    # A row keeps the number that it has in the whole dataset.
+    assert [(p.id, p.question) for p in found] == [
+        ("math-train-0001", "1?"),
+        ("math-train-0002", "2?"),
+    ]
+    ((dataset, _, split, revision),) = asked
+    assert (dataset, split) == ("nlile/hendrycks-MATH-benchmark", "train")
+    assert revision is not None
+    assert len(revision) == 40
+    serve([row(0, "train/1"), row(1, None)])
+    with pytest.raises(DataError, match=r"row 1: 'unique_id' is missing, or no text.*'only'"):
+        load_benchmark("math-train")
+    serve([row(0, "test/1"), row(1, "a train/")])
+    with pytest.raises(
+        DataError, match=r"None of the 2 rows of 'math-train' has unique_id 'train/"
+    ):
+        load_benchmark("math-train")
 
 
 @pytest.mark.parametrize("gold", [None, float("nan"), " "])

@@ -126,6 +126,19 @@ def test_a_file_beside_the_yaml_with_fields_of_its_own(read: Read, tmp_path: Pat
     assert house.path.is_relative_to(tmp_path)
 
 
+def test_a_file_of_which_only_some_rows_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "house.jsonl"
+    kinds = [("a/1", "x"), ("b/1", "x"), ("a/2", "y"), ("a/3", "xz")]
+    rows = [
+        {"id": n, "problem": f"{n}?", "answer": "1", "part": part, "kind": kind}
+        for n, (part, kind) in enumerate(kinds)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    source = FileSource(path, Fields(only={"part": "a/", "kind": "x"}))
+    assert [problem.id for problem in source.load("house")] == ["0", "3"]
+    assert source.count == 2
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -171,6 +184,14 @@ def test_a_broken_row_names_the_field_it_lacks(tmp_path: Path, change: Any, mess
         (
             "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: last}}",
             "hub.fields.gold = 'last': input should be 'whole', ",
+        ),
+        (
+            "summary: x\nhub: {dataset: a/b, split: t, fields: {only: {}}}",
+            "hub.fields: 'only' names fields, each with the text that it begins with",
+        ),
+        (
+            "summary: x\nhub: {dataset: a/b, split: t, fields: {only: {level: 5}}}",
+            "hub.fields.only.level = 5: input should be a valid string",
         ),
         (
             "summary: x\nhub: {dataset: a/b, split: t, fields: {gold: after}}",

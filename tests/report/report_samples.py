@@ -72,4 +72,12 @@ def group(n=60, *, benchmark="bench", generator="gen"):
 
 def theta_fit():
     points = tuple(ThetaPoint(t / 10, abs(t - 5) / 20, 0.7, 10.0 - t) for t in range(1, 10))
-    return ThetaFit(0.5, "dtc_lin", points, n=100, n_balanced=40, excluded=3)
+    return ThetaFit(
+        *(0.5, "dtc_lin", points),
+        n=100,
+        n_balanced=40,
+        excluded=3,
+        problems=25,
+        wrong=40,
+        interval=Interval(0.4, 0.6),
+    )

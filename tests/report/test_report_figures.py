@@ -98,7 +98,17 @@ def test_the_chosen_theta_is_marked(ax):
     labels = [line.get_label() for line in ax.lines]
     assert labels[2] == "chosen theta: 0.5 bits, on 100 responses"
     assert list(ax.lines[2].get_xdata()) == [0.5, 0.5]
+    (shade,) = [p for p in ax.patches if "interval" in p.get_label()]
+    assert shade.get_label() == "95 % interval of the choice: 0.4 to 0.6"
+    assert shade.get_extents().transformed(ax.transData.inverted()).intervalx == pytest.approx(
+        [0.4, 0.6], abs=0.01
+    )
     assert ax.lines[0].get_ydata()[0] == pytest.approx(20.0)
+
+
+def test_a_theta_without_an_interval_has_no_shade(ax):
+    ThetaDisplay("t", replace(theta_fit(), interval=None)).plot(ax)
+    assert not [p for p in ax.patches if "interval" in p.get_label()]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,10 @@ def test_the_page_speaks_plainly(report):
     assert page.startswith("# A title\n")
     assert "60 responses of gen on bench" in page
     assert "At equal length the count has an AUROC of" in page
-    assert "Theta fitted for gen: 0.5, on 100 responses (3 left out)." in page
+    assert (
+        "- Theta fitted for gen: 0.5, on 100 responses (3 left out), 95 % interval 0.4 to 0.6.\n"
+        in page
+    )
     assert "Further unscored: broken 60." in page
     assert "1 of 3 evaluations have no balanced figures" in page
 

@@ -148,6 +148,7 @@ def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
 def fit(
     confidences: Confidences,
     correct: Outcomes,
+    problem_ids: Iterable[str] | None = None,
     *,
     grid: Sequence[float] = PAPER_GRID,
     n: int = 10,
@@ -156,8 +157,13 @@ def fit(
     draws: int = 5,
     cap: int = 500,
     bins: int = 20,
+    resamples: int = 1000,
 ) -> ThetaFit:
     """The theta with the lowest balanced ECE of dtc_lin on these rows, and the curve behind it.
+
+    Its `interval` is from resamples of whole problems: `problem_ids` says which rows are samples of
+    one problem; left out, each row has its own. `notes` says in words what to keep in mind, such as
+    an interval over most of the grid.
 
     Reads no model: the traces of `confidences` are enough. Choose it on problems that no figure of
     yours is about. `Run.fit` is the same for a run.
@@ -171,10 +177,25 @@ def fit(
         True
     """
     outcomes = _decided(correct)
-    traces = zip(_traces(confidences, len(outcomes)), outcomes, strict=True)
-    read = [(trace, outcome) for trace, outcome in traces if trace is not None]
-    protocol = Protocol(draws=draws, cap=cap, bins=bins)
-    found = fit_theta(read, grid=grid, n=n, a=a, b=b, protocol=protocol)
+    ids = [str(row) for row in range(len(outcomes))]
+    if problem_ids is not None:
+        ids = [str(i) for i in problem_ids]
+    if len(ids) != len(outcomes):
+        raise DataError(
+            f"There are {len(ids)} problem ids but {len(outcomes)} outcomes.",
+            next_step="Both must describe the same rows, in the same order.",
+        )
+    rows = zip(_traces(confidences, len(outcomes)), outcomes, ids, strict=True)
+    read = [(trace, outcome, problem) for trace, outcome, problem in rows if trace is not None]
+    found = fit_theta(
+        [(trace, outcome) for trace, outcome, _ in read],
+        grid=grid,
+        n=n,
+        a=a,
+        b=b,
+        protocol=Protocol(draws=draws, cap=cap, bins=bins, resamples=resamples),
+        problem_ids=[problem for *_, problem in read],
+    )
     return replace(found, excluded=found.excluded + len(outcomes) - len(read))
 
 

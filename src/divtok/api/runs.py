@@ -219,7 +219,7 @@ class Run(Shown):
         return Records(SweptRow, found)
 
     def fit(self) -> ThetaFit:
-        """`divtok fit --run`: the theta with the lowest ECE of dtc_lin on this run."""
+        """`divtok fit --run`: the theta with the lowest ECE of dtc_lin, and its interval."""
         from divtok.stages.fit import fit
 
         return fit(self._run, self._config())
@@ -383,11 +383,14 @@ def fit_family(
     name: str | None = None,
     out: str | Path | None = None,
     limit: int | None = None,
+    samples: int | None = None,
     file: str | Path | None = None,
 ) -> ThetaFit:
     """`divtok fit`: choose theta for a family, from its fitting set or the problems of a file.
 
-    Makes a run with the family's smallest generator, by default runs/fit-FAMILY of 100 problems.
+    Makes a run with the family's smallest generator, by default runs/fit-FAMILY of 100 problems
+    with as many samples each as the family's file says. Its `interval` says how well theta is
+    determined.
 
     Example:
         >>> import divtok
@@ -398,7 +401,7 @@ def fit_family(
     from divtok.stages.fit import family_overrides, fit_family
 
     local = None if file is None else str(file)
-    fixed = family_overrides(get_family(family), limit=limit, file=local)
+    fixed = family_overrides(get_family(family), limit=limit, samples=samples, file=local)
     with _made(name, out, default=f"fit-{family}") as made:
         return fit_family(made, _settled(config, fixed))
 

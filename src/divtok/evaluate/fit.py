@@ -1,11 +1,13 @@
 """Fit theta, the divergence above which a token is divergent, from stored traces.
 
-Every theta is answered from the per-token divergences on disk; no model is loaded. The objective is
-the balanced ECE of `dtc_lin`, as in the paper.
+Every theta is answered from the per-token divergences on disk; no model is loaded. That the
+objective is the balanced ECE of `dtc_lin`, and the grid, are choices of ours: the paper says that
+theta was set on 100 problems of the MATH training set, not how.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,32 +16,45 @@ import numpy as np
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.sweep.counts import CountGrid, checked_grid, count_above
 from divtok.evaluate.sweep.grid import draws_of, linear_figures
 from divtok.evaluate.sweep.surfaces import lowest_index
-from divtok.records import Trace
+from divtok.evaluate.theta_interval import FittingSet, Line, theta_interval
+from divtok.records import Interval, Reason, Trace
 
-# Written as k / 20, so that each value is the double nearest to its decimal.
+# Written as k / 20, so that each value is the double nearest to its decimal. The step of 0.05 is
+# that of the paper's maps.
 PAPER_GRID = tuple(k / 20 for k in range(1, 20))
 OBJECTIVES = ("dtc_lin",)
+
+# An interval over more than this share of the grid's span determines theta hardly at all.
+WIDE_SHARE = 0.5
+# With fewer of a class in a balanced draw the curve is mostly chance.
+FEWEST_DRAWN = 30
 
 
 @dataclass(frozen=True, slots=True)
 class ThetaPoint:
-    """What one theta gives on the fitting set: balanced ECE and AUROC, and the mean count."""
+    """What one theta gives on the fitting set: balanced ECE and AUROC, and the mean count.
+
+    `chosen` is the share of the resamples that choose it; None where there is no interval.
+    """
 
     theta: float
     ece: float
     auroc: float
     mean_count: float
+    chosen: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ThetaFit:
     """The chosen theta and the whole curve it was chosen from.
 
-    `n` responses were used, `n_balanced` per class in each draw; `excluded` had no usable trace or
-    no grade.
+    `n` responses to `problems` problems were used, `wrong` of them incorrect, and `n_balanced` per
+    class in each draw; `excluded` had no usable trace or no grade. `interval` holds the middle 95 %
+    of the choices on resamples of whole problems; where it is None, `reason` says why.
     """
 
     theta: float
@@ -48,11 +63,55 @@ class ThetaFit:
     n: int
     n_balanced: int
     excluded: int
+    problems: int
+    wrong: int
+    interval: Interval | None
+    reason: Reason | None = None
 
     @property
     def at_edge(self) -> bool:
         """Whether the choice is an end of the grid, where a better theta may lie beyond."""
         return self.theta in (self.curve[0].theta, self.curve[-1].theta)
+
+    @property
+    def hardly_determined(self) -> bool:
+        """Whether the interval is wider than half of the grid, or there is none."""
+        if self.interval is None:
+            return True
+        span = self.curve[-1].theta - self.curve[0].theta
+        return self.interval.high - self.interval.low > WIDE_SHARE * span
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to keep in mind before the theta is used, in sentences; empty where nothing is."""
+        of = f"{self.n:,} responses to {self.problems:,} problems ({self.wrong:,} wrong)"
+        more = "take more samples or problems."
+        found: list[str] = []
+        if self.interval is None:
+            found.append(f"How well theta is determined by these {of} is not known: {self.reason}.")
+        elif self.hardly_determined:
+            low, high, first, last = (
+                f"{value:g}"
+                for value in (
+                    self.interval.low,
+                    self.interval.high,
+                    self.curve[0].theta,
+                    self.curve[-1].theta,
+                )
+            )
+            found.append(
+                f"Theta is hardly determined by these {of}: its interval, {low} to {high}, spans "
+                f"more than half of the grid from {first} to {last}; {more}"
+            )
+        if self.n_balanced < FEWEST_DRAWN:
+            few = "wrong" if 2 * self.wrong <= self.n else "right"
+            found.append(
+                f"The balanced draws hold {self.n_balanced} responses of a class, fewer than "
+                f"{FEWEST_DRAWN}, because so few are {few}: the curve is mostly chance; {more}"
+            )
+        if self.at_edge:
+            found.append("Theta lies at the edge of the grid: the best one may lie beyond it.")
+        return tuple(found)
 
 
 def fit_theta(
@@ -64,6 +123,7 @@ def fit_theta(
     a: float = 0.95,
     b: float = 0.05,
     protocol: Protocol | None = None,
+    problem_ids: Iterable[str] | None = None,
 ) -> ThetaFit:
     """The theta of `grid` with the lowest balanced ECE of dtc_lin.
 
@@ -73,6 +133,9 @@ def fit_theta(
     Several thetas can give the same lowest ECE. Then the longest run of neighbouring grid values
     that share it is taken (the lower run if two are as long), and of that run the value nearest its
     middle (the lower of two): the choice that stays good if theta is a little off.
+
+    `problem_ids`, one for each trace in the same order, say which responses answer one problem, for
+    the interval; left out, each answers one of its own.
     """
     if objective not in OBJECTIVES:
         raise UsageError(
@@ -83,8 +146,10 @@ def fit_theta(
     stored = DIVERGENCES.get("jsd").stored_thetas(thetas)
     counted: list[CountGrid] = []
     correct: list[bool] = []
+    names: list[str] = []
     excluded = 0
-    for trace, outcome in outcomes:
+    ids = map(str, itertools.count()) if problem_ids is None else problem_ids
+    for (trace, outcome), problem in zip(outcomes, ids, strict=problem_ids is not None):
         if trace.status != "ok" or outcome is None:
             excluded += 1
             continue
@@ -96,6 +161,7 @@ def fit_theta(
             )
         counted.append(count_above(values, np.zeros(len(values), np.int64), 1, stored))
         correct.append(outcome)
+        names.append(problem)
     protocol = protocol or Protocol()
     right = np.array(correct, dtype=bool)
     draws = draws_of(right, protocol)
@@ -105,20 +171,25 @@ def fit_theta(
             "correct, and both kinds are needed.",
             next_step="Add problems that are harder or easier to the fitting set.",
         )
-    counts = np.concatenate(counted)
-    figures = linear_figures(counts, draws, protocol.bins, n=[n], a=a, b=b)
-    columns = (thetas, figures.ece[:, 0], figures.auroc[:, 0], counts.mean(axis=0))
-    curve = tuple(ThetaPoint(*map(float, point)) for point in zip(*columns, strict=True))
+    rows = FittingSet(thetas, np.concatenate(counted), right, problem_numbers(names))
+    figures = linear_figures(rows.counts, draws, protocol.bins, n=[n], a=a, b=b)
+    lowest = lowest_index(figures.ece[:, 0])
+    redone = theta_interval(rows, lowest, Line(n, a, b), protocol)
+    columns = (thetas, figures.ece[:, 0], figures.auroc[:, 0], rows.counts.mean(axis=0))
+    points = zip(*columns, strict=True)
+    shares = redone.shares or [None] * len(thetas)
     return ThetaFit(
-        theta=_lowest(curve),
+        theta=float(thetas[lowest]),
         objective=objective,
-        curve=curve,
+        curve=tuple(
+            ThetaPoint(*map(float, point), chosen=share)
+            for point, share in zip(points, shares, strict=True)
+        ),
         n=len(right),
         n_balanced=draws.n,
         excluded=excluded,
+        problems=int(rows.problem.max()) + 1,
+        wrong=int((~right).sum()),
+        interval=redone.interval,
+        reason=redone.reason,
     )
-
-
-def _lowest(curve: Sequence[ThetaPoint]) -> float:
-    """See `fit_theta` for how ties are settled."""
-    return curve[lowest_index([point.ece for point in curve])].theta

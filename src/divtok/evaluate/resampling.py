@@ -102,8 +102,7 @@ def percentile_interval(values: Floats, problems: int) -> Interval:
     Resamples vary less than new problems would, and by how much is itself an estimate: the
     percentiles are those that Student's t would take (Hesterberg 2015, expanded percentiles).
     """
-    freedom = max(problems - 1, 1)  # all resamples of one problem are alike
-    level = _NORMAL.cdf(-sqrt(problems / freedom) * student_t(freedom))
+    level = tail_level(problems)
     low, high = np.quantile(values, (level, 1 - level))
     return Interval(low=float(low), high=float(high))
 
@@ -113,3 +112,9 @@ def t_interval(point: float, values: Floats, problems: int, *, strata: int = 1) 
     freedom = max(problems - strata, 1)
     half = student_t(freedom) * float(values.std()) * sqrt(problems / freedom)
     return Interval(low=point - half, high=point + half)
+
+
+def tail_level(problems: int) -> float:
+    """The share of resamples on either side of such an interval: 0.025, or less of few problems."""
+    freedom = max(problems - 1, 1)  # all resamples of one problem are alike
+    return _NORMAL.cdf(-sqrt(problems / freedom) * student_t(freedom))

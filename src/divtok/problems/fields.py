@@ -32,6 +32,8 @@ class Fields:
     names the fields of the wrong options instead: the right one's text is the answer, and all are
     shuffled in the same way for everybody. The question then ends with the options, from A, and the
     gold answer is a letter.
+
+    `only` takes the rows whose fields begin with these texts, and leaves out the others.
     """
 
     question: str = "problem"
@@ -41,6 +43,7 @@ class Fields:
     marker: str | None = None
     options: str | tuple[str, ...] | None = None
     wrong: tuple[str, ...] | None = None
+    only: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if (self.gold == "after") != bool(self.marker):
@@ -49,6 +52,18 @@ class Fields:
             raise ValueError("'options' go together with 'gold: letter', 'index' or 'text'")
         if self.wrong is not None and (self.gold != "whole" or not self.wrong):
             raise ValueError("'wrong' names one field or more, and goes with no 'gold'")
+        if self.only is not None and not (self.only and all(self.only.values())):
+            raise ValueError("'only' names fields, each with the text that it begins with")
+
+    def takes(self, row: Mapping[str, Any], where: str) -> bool:
+        """Whether the row is one of the benchmark's."""
+        for name in self.only or ():
+            if not isinstance(row.get(name), str):
+                raise DataError(
+                    f"{where}: '{name}' is missing, or no text.",
+                    next_step="Check 'only' in the benchmark's file.",
+                )
+        return all(row[name].startswith(text) for name, text in (self.only or {}).items())
 
     def problem(
         self, row: Mapping[str, Any], benchmark: str, where: str, *, identity: str | None = None
@@ -170,11 +185,15 @@ def problems_of(
 ) -> list[Problem]:
     """The problems of rows, each with its place, in order; no id twice.
 
-    Without `fields` a row has id, problem (or question) and answer. `numbered` rows need no id.
+    Without `fields` a row has id, problem (or question) and answer. `numbered` rows need no id; a
+    row keeps its number where others are left out.
     """
     problems: dict[str, Problem] = {}
     places: dict[str, str] = {}
+    index = -1
     for index, (where, row) in enumerate(rows):
+        if fields is not None and not fields.takes(row, where):
+            continue
         plain = Fields("question" if "question" in row and "problem" not in row else "problem")
         identity = f"{benchmark}-{index:04d}" if numbered else None
         problem = (fields or plain).problem(row, benchmark, where, identity=identity)
@@ -185,6 +204,12 @@ def problems_of(
             )
         problems[problem.id] = problem
         places[problem.id] = where
+    if fields is not None and fields.only and not problems and index >= 0:
+        wanted = " and ".join(f"{name} '{text}...'" for name, text in fields.only.items())
+        raise DataError(
+            f"None of the {index + 1:,} rows of '{benchmark}' has {wanted}.",
+            next_step="Check 'only' in the benchmark's file.",
+        )
     return list(problems.values())
 
 

@@ -295,6 +295,13 @@ class ThetaDisplay:
         ax.axvline(
             self.fit.theta, color=style.DARK, linewidth=0.9, linestyle=style.DASHED, label=chosen
         )
+        if self.fit.interval is not None:
+            low, high = self.fit.interval.low, self.fit.interval.high
+            # An edge, so that an interval of a single theta is seen, too.
+            ax.axvspan(
+                low, high, color=style.DARK, alpha=0.12, linewidth=2, zorder=0,
+                label=f"95 % interval of the choice: {low:g} to {high:g}",
+            )  # fmt: skip
         ax.set_xlabel("theta (bits)", fontsize=style.NORMAL)
         ax.set_ylabel("ECE, AUROC (%)", fontsize=style.NORMAL)
         ax.set_ylim(0, 100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator, Sequence
 
 from divtok.config.run import RunConfig
@@ -25,15 +27,18 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
     if not verdicts.keys() & responses.keys():
         raise not_graded(run, next(iter(responses)))
 
-    def outcomes() -> Iterator[tuple[Trace, bool | None]]:
+    def rows() -> Iterator[tuple[tuple[Trace, bool | None], str]]:
         for response, trace in scored_traces(run, config, responses):
             verdict = None if response.truncated else verdicts.get(trace.key)
             decided = verdict in (Verdict.CORRECT, Verdict.INCORRECT)
-            yield trace, verdict == Verdict.CORRECT if decided else None
+            outcome = verdict == Verdict.CORRECT if decided else None
+            yield (trace, outcome), json.dumps([response.benchmark, response.problem_id])
 
+    outcomes, problems = itertools.tee(rows())  # taken by turns: one trace is held
     linear = config.bound("dtc_lin")
     return fit_theta(
-        outcomes(),
+        (outcome for outcome, _ in outcomes),
+        problem_ids=(problem for _, problem in problems),
         n=int(linear["n"]),
         a=float(linear["a"]),
         b=float(linear["b"]),
@@ -41,8 +46,13 @@ def fit(run: Run, config: RunConfig) -> ThetaFit:
     )
 
 
-def family_overrides(family: Family, *, limit: int | None, file: str | None) -> Sequence[str]:
-    """A config for `fit_family`: the family's smallest generator on its fitting set."""
+def family_overrides(
+    family: Family, *, limit: int | None, samples: int | None, file: str | None
+) -> Sequence[str]:
+    """A config for `fit_family`: the family's smallest generator on its fitting set.
+
+    Without `samples` each problem gets as many as the family's file says.
+    """
     overrides = [
         f"family={family.name}",
         f"generators=['{family.generators[0].model}']",
@@ -50,6 +60,8 @@ def family_overrides(family: Family, *, limit: int | None, file: str | None) -> 
         f"limit={100 if limit is None else limit}",
         "subset_seed=0",
     ]
+    if samples is not None:
+        overrides.append(f"samples={samples}")
     if file is not None:
         overrides.append(f"benchmark_files.{family.fit_benchmark}={file}")
     return overrides
