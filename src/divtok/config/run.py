@@ -384,7 +384,7 @@ class RunConfig(Section):
 
     def pair_for(self, generator: Generator) -> tuple[str, str]:
         """The pair whose traces are scored."""
-        return self._pair(generator, self.trace)
+        return self.pair_of(generator, self.trace)
 
     def scored_pairs(self) -> dict[str, tuple[str, str]]:
         """generator -> the pair whose traces of its trajectories are scored"""
@@ -396,11 +396,12 @@ class RunConfig(Section):
         A model is not a pair with itself: with several generators, each is left out as its own
         auxiliary.
         """
-        also = [self._pair(generator, section) for section in self.trace.also]
+        also = [self.pair_of(generator, section) for section in self.trace.also]
         others = [(p, q) for p, q in also if p != q]
         return list(dict.fromkeys([self.pair_for(generator), *others]))
 
-    def _pair(self, generator: Generator, section: PairSection) -> tuple[str, str]:
+    def pair_of(self, generator: Generator, section: PairSection) -> tuple[str, str]:
+        """The pair that a section names for this generator."""
         p, q = self.preset.pair_for(generator)
         return section.reader or p, section.auxiliary or q
 

@@ -90,9 +90,14 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
 
 
 def generate(
-    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
+    run: Run,
+    config: RunConfig,
+    *,
+    retry_failed: bool = False,
+    executor: Executor = LOCAL,
+    part: RunConfig | None = None,
 ) -> None:
-    """problems -> trajectories"""
+    """problems -> trajectories; with `part` only of its generators on its benchmarks"""
     check_addresses(config)
     if config.engine.open is None:
         stored_trajectories(run)  # an error where there are none
@@ -103,7 +108,10 @@ def generate(
     present = run.trajectories.keys()
     if retry_failed:
         present -= {(r.key,) for r in stored_responses(run).values() if r.failed}
-    for generator in config.generator_presets():
+    part = part or config
+    asked = set(part.benchmark_names())
+    problems = [problem for problem in problems if problem.benchmark in asked]
+    for generator in part.generator_presets():
         jobs = plan_jobs(config, generator, problems)
         _generate(run, config, generator, jobs, present, executor)
 

@@ -6,7 +6,7 @@ exactly the rows of an uninterrupted one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from divtok.config.loading import digest_of, dtype_of, packs_of
 from divtok.config.made_with import readers as made_with_readers
 from divtok.config.run import RunConfig, TraceSection
 from divtok.divergences.divergence import Divergence
-from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectories
+from divtok.evidence.kind import EVIDENCE, Gathering, Riding
 from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
 from divtok.models.load import pick_place
@@ -39,11 +39,19 @@ Answers = Mapping[str, AnswerSpan | None]
 
 
 def trace(
-    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
+    run: Run,
+    config: RunConfig,
+    *,
+    retry_failed: bool = False,
+    executor: Executor = LOCAL,
+    benchmarks: Collection[str] | None = None,
 ) -> None:
-    """trajectories -> traces, with the evidence that rides on the same passes"""
-    work = Gathering(run, config, retry_failed, executor)
-    trajectories, questions = stored_trajectories(run), work.questions()
+    """trajectories -> traces, with the evidence that rides on the same passes
+
+    With `benchmarks` only responses to these are read.
+    """
+    work = Gathering(run, config, retry_failed, executor, benchmarks)
+    trajectories, questions = work.trajectories(), work.questions()
     kinds = [EVIDENCE.get(name) for name in needed_evidence(config)]
     check_pairs(run, config)
     answers, divergences = stored_answers(run), asked_divergences(config)
