@@ -137,6 +137,9 @@ class TopKSection(CallsSection):
 class TraceSection(PairSection):
     also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
     divergences: list[str] = Field(default_factory=list[str])  # beside those of every trace
+    # What readers see of the question before a foreign response: their chat template's text, or
+    # Python's repr of the messages.
+    prompt: Literal["chat", "repr"] = "chat"
     max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
     workspace_mb: Positive | None = None  # left out: 64 on the CPU, 640 on a GPU
@@ -399,6 +402,10 @@ class RunConfig(Section):
         also = [self.pair_of(generator, section) for section in self.trace.also]
         others = [(p, q) for p, q in also if p != q]
         return list(dict.fromkeys([self.pair_for(generator), *others]))
+
+    def reads_foreign(self, generator: Generator, p: str) -> bool:
+        """Whether the generator's responses are another model's text to `p`."""
+        return p != generator.model or not self.weights_here
 
     def pair_of(self, generator: Generator, section: PairSection) -> tuple[str, str]:
         """The pair that a section names for this generator."""

@@ -19,7 +19,7 @@ from divtok.paper.published_numbers import (
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import FinishedRun, Material, short
 from divtok.report.metric_table import metric_table
-from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label, supervised
 
 Metric = Literal["ece", "auroc"]
 METRICS: tuple[Metric, ...] = ("ece", "auroc")
@@ -64,7 +64,13 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     protocol = runs[0].protocol
     tables = [
         *(
-            _beside(metric_table(shown[metric], metric, protocol=protocol), metric, theirs)
+            _beside(
+                metric_table(
+                    shown[metric], metric, protocol=protocol, reference=supervised() | {*RANKINGS}
+                ),
+                metric,
+                theirs,
+            )
             for metric in METRICS
         ),
         # Not in the paper: whether they can be believed where not half of the responses are right.
@@ -152,9 +158,11 @@ def _beside(
     printed = whitebox_average(metric)
     averages = [printed.get("accuracy"), None, *(printed.get(name) for name in estimators)]
     rows.append(ReportRow(("Paper's average", *averages), is_mean=True, ranked=False))
+    facts = [label(name) for name in estimators if name in RANKINGS]
+    unranked = f" Not in the paper and not ranked: {', '.join(facts)}." if facts else ""
     caption = (
-        f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
-        "generators and 4 benchmarks, whatever rows are shown above."
+        f"{table.caption}{unranked} 'Paper' rows are the paper's own figures; its average is over "
+        "its 8 generators and 4 benchmarks, whatever rows are shown above."
     )
     return replace(table, rows=tuple(rows), caption=caption)
 

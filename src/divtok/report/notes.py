@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from divtok.evaluate.agreement import Agreement
 from divtok.evaluate.certified import certified
+from divtok.evaluate.how_read import HowRead
 from divtok.evaluate.near_theta import near_theta
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.scored_group import LeftOut
@@ -18,6 +19,7 @@ from divtok.records import Counts, Evaluation, PairWarning
 from divtok.report.count_notes import certified_note, near_theta_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
+from divtok.report.reading_notes import reading_note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +38,7 @@ class Seen:
     happened: Sequence[str]
     agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
     warnings: Sequence[PairWarning] = ()
+    how_read: Sequence[HowRead] = ()
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -48,6 +51,7 @@ def notes_of(seen: Seen) -> list[Note]:
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
+        reading_note(seen.how_read, seen.makers),
         mixed_note(seen.makers),
         happened_note(seen.happened),
         unanswered_note(seen.evaluations),

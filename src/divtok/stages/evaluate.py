@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError, command
 from divtok.evaluate.agreement import Compared
+from divtok.evaluate.how_read import ReadRow, how_read
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
@@ -97,6 +98,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             kept_notes(run),
             None if compared is None else compared.groups,
             kept_pair_warnings(run),
+            how_read(_read_rows(run, config, responses)),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared)
@@ -142,6 +144,16 @@ def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) ->
         for _, trace in scored_traces(run, config, responses)
         if trace.status == "ok"
     }
+
+
+def _read_rows(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> Iterator[ReadRow]:
+    """Of the scored pairs; no token is read for it."""
+    pairs = config.scored_pairs()
+    names = ("key", "p", "q", "status", *ReadRow._fields[3:])
+    for key, p, q, status, *facts in rows_of(run.traces, names):
+        generator = response_of(run, key, responses).generator
+        if status == "ok" and (p, q) == pairs.get(generator):
+            yield ReadRow(generator, p, q, *facts)
 
 
 def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:

@@ -19,7 +19,8 @@ from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, chunks, fill
 from divtok.generate.engine import Generated
 from divtok.generate.jobs import Job
-from divtok.problems.benchmark import load_benchmark, problems_digest
+from divtok.problems.benchmark import find_benchmark, load_benchmark, problems_digest
+from divtok.problems.sources import HubSource
 from divtok.records import Problem
 from divtok.stages.choices import check_addresses
 from divtok.stages.continued import ANOTHER_RUN, SECTION, check_joins, generation_identity
@@ -52,6 +53,10 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     run.write_config(config_text)
     run.problems.replace(problems)
     run.write_manifest({**stored, **known})
+    for name in config.benchmark_names():
+        source = find_benchmark(name, file=config.benchmark_file(name)).source
+        if isinstance(source, HubSource):
+            run.note_maker(run.problems.layout.name, {"benchmark": name, **source.origin()})
     return problems
 
 

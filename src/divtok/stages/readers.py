@@ -8,7 +8,7 @@ from typing import Any
 
 from divtok.config.run import RunConfig
 from divtok.models.load import Tokenizer, load_tokenizer, tokenizer_at_hand
-from divtok.protocols.encode import prompt_ids, response_ids
+from divtok.protocols.encode import prompt_ids, repr_prompt_ids, response_ids
 from divtok.records import Trajectory
 
 
@@ -22,8 +22,11 @@ def as_read_by(
 
     Ids mean the same only under the same tokenizer; otherwise the text is what they share. The
     tokenizer of a generator without weights here is not known, but ids that spell the question and
-    the response in the reader's own tokens are the reader's.
+    the response in the reader's own tokens are the reader's. With `trace.prompt=repr` no id is
+    kept, for no generator has read such a prompt.
     """
+    if config.trace.prompt == "repr":
+        return _behind_a_repr(reader_tokenizer(config, reader), rows, questions)
     tokenizer = reader_tokenizer(config, reader)
     vocabulary = tokenizer.get_vocab()
     same: dict[str, bool] = {}
@@ -49,6 +52,25 @@ def as_read_by(
             )
         )
     return read
+
+
+def _behind_a_repr(
+    tokenizer: Tokenizer,
+    rows: Sequence[Trajectory],
+    questions: Mapping[tuple[str, str], str],
+) -> list[Trajectory]:
+    """Responses as text behind a repr of the messages that asked for them."""
+    return [
+        replace(
+            row,
+            prompt_ids=repr_prompt_ids(
+                tokenizer, questions[row.benchmark, row.problem_id], protocol=row.protocol
+            ),
+            token_ids=response_ids(tokenizer, row.text),
+            retokenized=True,
+        )
+        for row in rows
+    ]
 
 
 def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:

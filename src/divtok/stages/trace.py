@@ -59,7 +59,7 @@ def trace(
     present = run.traces.keys() - again - _without(run, config, divergences)
     for generator, (p, q) in _readers(config):
         rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
-        if p != generator.model or not config.weights_here:
+        if config.reads_foreign(generator, p):
             rows = as_read_by(p, rows, questions, config)
         riders: list[_Rider] = []
         if (p, q) == config.pair_for(generator):
@@ -234,7 +234,10 @@ def check_pairs(run: Run, config: RunConfig) -> None:
             riding = kind.ride(work, generator)
             # What rides on p's pass binds the pair, too, where no trace is left of it.
             rows |= set() if riding is None else _of_model(riding.table.keys(), p)
-        check_section(run, rows, f"trace {p} {q}", _pair_identity(config, p, q))
+        identity = _pair_identity(config, p, q)
+        if config.trace.prompt != "chat" and config.reads_foreign(generator, p):
+            identity["trace.prompt"] = config.trace.prompt
+        check_section(run, rows, f"trace {p} {q}", identity)
     for kind in kinds:
         kind.check(work)
 
