@@ -16,6 +16,7 @@ from divtok.paper.recipe import TINY, NamedRun, chosen_recipes, named_runs, reci
 from divtok.paper.run_tables import Material
 from divtok.report.render import to_markdown
 from divtok.stages.choices import chosen_estimators, needed_evidence
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 QWEN = [f"Qwen/Qwen2.5-{size}B-Instruct" for size in ("1.5", "3", "7", "14", "32")]
@@ -132,16 +133,15 @@ def test_recipes_in_either_order_end_in_the_same_tables(tmp_path: Path) -> None:
         # 2 benchmarks x 3 problems x 2 samples of a generator; the figure: one, by three pairs.
         figure, both = (12, 3 * 12), (24, 24 + 2 * 12)
         assert held == ([figure, both] if order[0] == FIGURE else [(24, 24), both])
-        run = folder / "whitebox-tiny"
         for name in order:
             for asked_run in runs_of(chosen_recipes(name), TINY, FEW):
                 assert is_finished(Run.open(folder / asked_run.name), asked_run)
-        text = (run / "run.yaml").read_text("utf-8")
+        config = stored_config(Run.open(folder / "whitebox-tiny"))
         material = Material(folder, TINY, FEW)
         exhibits = make_exhibits([recipes()[TABLE], recipes()[FIGURE]], material)
-        made[order] = text, exhibits
-    (one_text, one), (other_text, other) = made.values()
-    assert one_text == other_text
+        made[order] = config, exhibits
+    (one_config, one), (other_config, other) = made.values()
+    assert one_config == other_config
     for exhibit, again in zip(one, other, strict=True):
         assert list(map(to_markdown, exhibit.tables)) == list(map(to_markdown, again.tables))
         assert [f.values() for f in exhibit.figures] == [f.values() for f in again.figures]

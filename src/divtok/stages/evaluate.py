@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError, command
 from divtok.evaluate.agreement import Compared
-from divtok.evaluate.how_read import ReadRow, how_read
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
@@ -33,6 +32,7 @@ from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
+from divtok.stages.how_read import kept_readings
 from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.stages.verdicts import compared_verdicts
@@ -98,7 +98,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             kept_notes(run),
             None if compared is None else compared.groups,
             kept_pair_warnings(run),
-            how_read(_read_rows(run, config, responses)),
+            kept_readings(run),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared)
@@ -144,16 +144,6 @@ def counts_of(run: Run, config: RunConfig, responses: Mapping[str, Response]) ->
         for _, trace in scored_traces(run, config, responses)
         if trace.status == "ok"
     }
-
-
-def _read_rows(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> Iterator[ReadRow]:
-    """Of the scored pairs; no token is read for it."""
-    pairs = config.scored_pairs()
-    names = ("key", "p", "q", "status", *ReadRow._fields[3:])
-    for key, p, q, status, *facts in rows_of(run.traces, names):
-        generator = response_of(run, key, responses).generator
-        if status == "ok" and (p, q) == pairs.get(generator):
-            yield ReadRow(generator, p, q, *facts)
 
 
 def graded(run: Run, responses: Iterable[str]) -> dict[str, Graded]:
