@@ -186,7 +186,9 @@ def test_the_examples_of_families_and_benchmarks_are_complete(
     write_package(tmp_path, "my_benchmarks", files)
     mine = announce(monkeypatch, FAMILIES, tmp_path, mine="my_families").get("mine")
     benchmarks = announce(monkeypatch, BENCHMARKS, tmp_path, mine="my_benchmarks")
-    assert benchmarks.get("school").source.describe() == "hub: openai/gsm8k (main)"
+    assert benchmarks.get("school").source.describe() == (
+        "hub: openai/gsm8k (main), revision not pinned"
+    )
     assert benchmarks.get("science").grader == "choice"
     assert benchmarks.get("animals").source.describe().endswith("animals.jsonl")
     for name in (*mine.benchmarks, mine.fit_benchmark):

@@ -20,7 +20,7 @@ from divtok.paper.build import is_finished
 from divtok.paper.recipe import TINY, chosen_recipes, recipes, runs_of
 from divtok.store.run import Run
 
-# One generator, three pairs that read it, and right and wrong responses on either benchmark.
+# One generator, the two pairs that the figure looks at, and both verdicts on either benchmark.
 RECIPE = "figure-theta-curves-dual"
 RUN = "blackbox-tiny-0.5m"
 SMALL = ("limit=2", "samples=3", "benchmarks=['arith-medium','arith-hard']")
@@ -81,7 +81,7 @@ def test_a_recipe_makes_its_run_and_its_page(made: tuple[Path, Outcome]) -> None
         assert (folder / "report-tiny" / "figures" / f"{RECIPE}.{suffix}").stat().st_size > 1000
     store = Run.open(folder / RUN)
     assert len(store.trajectories.read()) == 2 * 2 * 3
-    assert len(store.traces.read()) == 3 * 2 * 2 * 3
+    assert len(store.traces.read()) == 2 * 2 * 2 * 3
     assert is_finished(store, runs_of(chosen_recipes(RECIPE), TINY, SMALL)[0])
 
 

@@ -17,6 +17,7 @@ from paper_samples import (
     write_run,
 )
 
+from divtok.config.run import resolve, to_yaml
 from divtok.errors import EXIT_USAGE, UsageError
 from divtok.paper.build import BUILDERS, is_finished, make_exhibits, make_runs, makeable
 from divtok.paper.recipe import TINY, ExhibitKind, NamedRun, chosen_recipes, recipes, runs_of
@@ -100,11 +101,59 @@ def test_a_missing_row_makes_it_unfinished(
 
 
 @pytest.mark.parametrize(
-    "change", ["score.theta=0.2", "samples=5", "limit=1", "seed=1", "score.estimators=[dtc_lin]"]
+    "change",
+    [
+        *("score.theta=0.2", "samples=5", "limit=1", "seed=1", "score.estimators=[dtc_lin,nsl]"),
+        *("benchmarks=['arith-medium','arith-hard']", "protocol=verbalized", "grade.grader=exact"),
+        *("generators=['divtok/tiny-0.9m']", "trace.reader=divtok/tiny-1.6m", "trace.also=[]"),
+    ],
 )
 def test_another_config_makes_it_unfinished(store: Run, change: str) -> None:
     other = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium']", change)
-    assert not is_finished(store, other)
+    assert is_finished(store, other) == (change == "trace.also=[]")
+
+
+@pytest.mark.parametrize(
+    "less",
+    [
+        *("score.estimators=[dtc_lin]", "score.estimators=[prm,dtc_prod]"),
+        *("benchmarks=['arith-medium']", "trace.also=[{reader: divtok/tiny-1.6m}]"),
+    ],
+)
+def test_a_run_that_holds_more_than_is_asked_for_is_finished(tmp_path: Path, less: str) -> None:
+    whole = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium','arith-hard']")
+    store = random_run(tmp_path / NAME, whole.config, problems=1)
+    part = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium','arith-hard']", less)
+    assert is_finished(store, part)
+
+
+def test_a_part_that_lacks_a_row_is_unfinished_whatever_else_there_is(tmp_path: Path) -> None:
+    whole = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium','arith-hard']")
+    store = random_run(tmp_path / NAME, whole.config, problems=1)
+    parts = [
+        named(NAME, *tiny_overrides(), f"benchmarks=['{b}']")
+        for b in ("arith-medium", "arith-hard")
+    ]
+    with store.lock():
+        gone = next(t for t in store.traces.read() if t.key.startswith("arith-hard"))
+        store.traces.replace(
+            [
+                t
+                for t in store.traces.read()
+                if t is not gone and (t.key, t.p, t.q) != (gone.key, gone.p, gone.q)
+            ]
+        )
+    assert [is_finished(store, part) for part in parts] == [True, False]
+
+
+def test_problems_of_every_benchmark_must_be_there(tmp_path: Path) -> None:
+    """Without any, no response to them is lacking either."""
+    one = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium']")
+    both = named(NAME, *tiny_overrides(), "benchmarks=['arith-medium','arith-hard']")
+    store = random_run(tmp_path / NAME, one.config, problems=1)
+    with store.lock():
+        store.write_config(to_yaml(resolve(both.config)))
+    assert not is_finished(store, both)
 
 
 def test_a_run_from_before_a_setting_was_there_is_finished(store: Run, run: NamedRun) -> None:
@@ -144,8 +193,11 @@ def test_only_what_is_unfinished_is_made(
     other = NamedRun("other", run.config)
     asked: list[tuple[str, bool]] = []
 
-    def stages(store: Run, config: object, *, retry_failed: bool, sampled: bool) -> None:
+    def stages(
+        store: Run, config: object, *, retry_failed: bool, sampled: bool, part: object
+    ) -> None:
         assert not sampled
+        assert part == config  # nothing of another recipe is there
         asked.append((store.path.name, retry_failed))
 
     monkeypatch.setattr(whole, "run_stages", stages)

@@ -78,9 +78,7 @@ def test_the_white_box_table_has_the_papers_generators_and_pairs() -> None:
     qwen = found["whitebox-qwen2.5"]
     small = qwen.generator_presets()[0]
     assert qwen.pair_for(small) == ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct")
-    assert [q for _, q in qwen.pairs_for(small)] == [
-        f"Qwen/Qwen2.5-{size}-Instruct" for size in ("1.5B", "3B", "14B", "32B")
-    ]
+    assert qwen.pairs_for(small) == [qwen.pair_for(small)]  # tables show no other
     assert set(needed_evidence(qwen)) == {"chain", "base", "rewards", "statement"}
 
 

@@ -152,6 +152,11 @@ def test_the_papers_figures_are_those_printed(qwen: Exhibit) -> None:
     assert (theirs["length"], theirs["count"]) == (None, None)
     # Rankings have no ECE, and so no column there.
     assert not {"length", "count"} & {column.key for column in ece.columns}
+    better = {column.key: column.better for column in auroc.columns}
+    assert (better["length"], better["count"], better["prm"]) == (None, None, None)
+    assert (better["dtc_prod"], better["nsl"]) == ("higher", "higher")
+    assert "Not in the paper and not ranked: Length, Count." in auroc.caption
+    assert "not ranked" not in ece.caption
 
 
 def test_ours_and_the_difference_by_hand(qwen: Exhibit) -> None:

@@ -164,14 +164,16 @@ def test_shared_runs_and_models_count_once() -> None:
     refs = [model.ref for model in plan.models]
     assert len(refs) == len(set(refs))
     by_ref = {model.ref: model for model in plan.models}
-    assert by_ref[QWEN_7B].roles == ("generator", "auxiliary", "reader")
+    assert by_ref[QWEN_7B].roles == ("generator", "reader")
     assert by_ref[QWEN_SMALL].roles == ("auxiliary",)
     assert by_ref["Qwen/Qwen2.5-7B"].roles == ("base",)
     assert by_ref["Skywork/Skywork-o1-Open-PRM-Qwen-2.5-7B"].roles == ("prm",)
     assert by_ref["deepseek-ai/DeepSeek-V3.2"].roles == ("api",)
     assert "Qwen/Qwen3-32B-Base" not in by_ref  # which does not exist
     alone = plan_of("table-whitebox").totals.download_bytes
-    assert plan.totals.download_bytes == alone  # the black-box run brings no further weights
+    [further] = by_ref.keys() - {m.ref for m in plan_of("table-whitebox").models} - API_MODELS
+    assert further == "Qwen/Qwen2.5-3B-Instruct"  # an auxiliary of the figure alone
+    assert plan.totals.download_bytes == alone + by_ref[further].download_bytes
 
 
 def test_a_model_behind_an_api_costs_nothing_here() -> None:
@@ -229,7 +231,7 @@ def only(cell: CellPlan, kind: str) -> Work:
 
 def test_tracing_takes_the_measured_rate() -> None:
     """30,000 tokens a second for 7B and 1.5B, and in proportion to the active weights else."""
-    cell = plan_of("table-whitebox").runs[0].cells[0]
+    cell = plan_of("figure-count").runs[0].cells[0]
     assert (cell.generator, cell.benchmark, cell.tokens) == (QWEN_7B, "math500", 2_800_000)
     first, second, *_ = [w for w in cell.work if w.kind == "trace"]
     assert first.models == (QWEN_7B, QWEN_SMALL)
@@ -348,7 +350,8 @@ def partly_made(tmp_path: Path) -> Path:
 
 
 def test_what_is_stored_is_counted(partly_made: Path) -> None:
-    [run] = plan_of("table-whitebox", TINY, folder=partly_made).runs
+    both = [*chosen_recipes("table-whitebox"), *chosen_recipes("figure-theta-map")]
+    [run] = make_plan(configs(runs_of(both, TINY)), partly_made).runs
     assert run.exists
     assert run.folder == partly_made / "whitebox-tiny"
     cells = {c.benchmark: c for c in run.cells if c.generator == TINY_GENERATOR}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 
 import pytest
 
+from divtok.config.run import load_config
 from divtok.errors import DataError, MissingExtraError, UsageError
 from divtok.problems import benchmarks
 from divtok.problems.benchmark import BENCHMARKS, load_benchmark, problems_digest
 from divtok.problems.sources import HubSource
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Problem
+from divtok.stages.generate import prepare
+from divtok.store.run import Run
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "benchmarks"
 HUB = {"math500", "amc23", "aime24", "aime25", "hmmt25", "hmmt26", "math-train"}
@@ -184,7 +188,8 @@ def test_hub_rows_become_problems(serve: Any) -> None:
         Problem("amc23-0000", "amc23", "One?", "1.0"),
         Problem("amc23-0001", "amc23", "Two?", "2"),
     ]
-    assert asked == [("math-ai/amc23", None, "test", None)]
+    pinned = "80815d37005feb82cd7f8fbc6901d5d3eff43057"
+    assert asked == [("math-ai/amc23", None, "test", pinned)]
 
 
 def test_the_fitting_set_is_the_training_problems_alone(serve: Any) -> None:
@@ -310,3 +315,50 @@ def test_the_real_benchmarks_are_read_whole(name: str, count: int) -> None:
     problems = load_benchmark(name, file=SHARED / f"{name}.jsonl")
     assert len(problems) == count
     assert all(problem.answer for problem in problems)
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Cached(list[dict[str, Any]]):
+    """Rows as the hub library gives them: it names the folder of its cache by the commit."""
+
+    cache_files = [{"filename": f"/cache/o___d/default/0.0.0/{COMMIT}/d-test.arrow"}]  # noqa: RUF012
+
+
+def test_every_hub_benchmark_is_pinned_to_a_commit() -> None:
+    for benchmark in BENCHMARKS:
+        if isinstance(benchmark.source, HubSource):
+            assert re.fullmatch("[0-9a-f]{40}", benchmark.source.revision or ""), benchmark.name
+            assert benchmark.source.describe().endswith(
+                f"revision {benchmark.source.revision[:12]}"
+            )
+
+
+def test_a_dataset_says_where_it_is_not_pinned_and_which_commit_came(serve: Any) -> None:
+    source = HubSource("o/d", "test")
+    assert source.describe() == "hub: o/d, revision not pinned"
+    before = {"dataset": "o/d", "revision": "revision not pinned"}
+    assert source.origin() == before
+    serve([{"problem": "1?", "answer": "1"}])
+    source.load("b")
+    assert source.origin() == before  # nothing is told, and nothing is guessed
+    serve(Cached([{"problem": "1?", "answer": "1"}]))
+    source.load("b")
+    assert source.origin() == {**before, "commit": COMMIT}
+
+
+def test_a_run_records_the_commit_of_its_dataset(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("summary: Mine.\nhub: {dataset: o/mine, split: test}\n")
+    serve(Cached([{"problem": "1 + 1 = ?", "answer": "2"}]))
+    config = load_config(None, ["benchmarks=[mine]", f"benchmark_files.mine={file}", "samples=1"])
+    run = Run.create_or_open(tmp_path / "run")
+    with run.lock():
+        prepare(run, config)
+        known = {"dataset": "o/mine", "revision": "revision not pinned", "commit": COMMIT}
+        assert run.makers()["problems"] == [{"benchmark": "mine", **known}]
+        prepare(run, config)
+        assert len(run.makers()["problems"]) == 1

@@ -90,7 +90,7 @@ def test_a_hub_dataset_with_a_config_and_gold_behind_a_marker(read: Read, hub: A
         Problem("school-0001", "school", "Coins?", "1,080"),
     ]
     assert asked == [(("openai/gsm8k", "main"), {"split": "test", "revision": "12"})]
-    assert benchmark.source.describe() == "hub: openai/gsm8k (main)"
+    assert benchmark.source.describe() == "hub: openai/gsm8k (main), revision 12"
     assert benchmark.source.count is None
 
 

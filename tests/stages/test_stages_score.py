@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from stages_samples import (
     write_responses,
 )
 
+from divtok.config.run import load_config
 from divtok.errors import NothingScoredError
 from divtok.evidence.kinds.rewards import REWARDS
 from divtok.records import PER_TOKEN_FIELDS, StepRewards
 from divtok.stages.evaluate import groups_of, results_of
 from divtok.stages.failures import failed_rows
+from divtok.stages.run import run_stages
 from divtok.stages.score import score
 from divtok.store.run import Run
 
@@ -196,3 +199,27 @@ def test_facts_alone_may_be_asked_for(tmp_path: Path) -> None:
     found = results_of(run, config)
     assert {e.estimator for e in found.evaluations} == {"length", "count"}
     assert [group.count for group in found.groups] == [[2, 2]]
+
+
+def test_how_responses_were_read_is_kept_and_told(tmp_path: Path) -> None:
+    run = Run.create_or_open(tmp_path / "run")
+    named = ["generators=['divtok/tiny-0.5m']", "benchmarks=['arith-easy']"]
+    few = ["limit=2", "samples=2", "trace.reader=divtok/tiny-0.9m"]
+    config = load_config(None, [*named, *few])
+    run_stages(run, config)
+    [kept] = (run.manifest() or {})["read"]
+    assert (kept["p"], kept["responses"], kept["retokenized"]) == ("divtok/tiny-0.9m", 4, 0)
+    with run.lock():
+        traces = run.traces.read()
+        run.traces.replace([replace(traces[0], retokenized=True, dropped_mass_q=0.25), *traces[1:]])
+        score(run, config)
+    results = results_of(run, config)
+    [note] = [note for note in results.notes if note.key == "reading"]
+    assert [line.partition(" (")[0] for line in note.lines] == [
+        "up to 0.25 of divtok/tiny-0.3m's probability lies beyond the shared vocabulary",
+        "1 of 4 responses of divtok/tiny-0.5m were tokenised anew from their text; of the others "
+        "the ids were those of divtok/tiny-0.9m.",
+    ]
+    value = note.value(results.evaluations[0])
+    assert value["dropped_mass_q"] == 0.25
+    assert value["made_on"] == [{"device": "cpu", "dtype": "float32"}]

@@ -34,7 +34,10 @@ def joined(before: RunConfig, given: RunConfig) -> RunConfig:
     own = _given(given)
     tree = _merged(_by_benchmark(before, own), own)
     for name, there in (("generators", before.generators), ("benchmarks", before.benchmarks)):
-        named = [*(there or ()), *(own.get(name) or ())]
+        given_names = own.get(name) or []
+        # Who names all of them and more says in which order, too.
+        more = set(given_names) > set(there or ())
+        named = given_names if more else [*(there or ()), *given_names]
         tree[name] = list(dict.fromkeys(named)) or None
     score: dict[str, Any] = own.get("score", {})
     if "theta" in score:

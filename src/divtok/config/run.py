@@ -152,6 +152,9 @@ class TopKSection(CallsSection):
 class TraceSection(PairSection):
     also: list[PairSection] = Field(default_factory=list[PairSection])  # traced, never scored
     divergences: list[str] = Field(default_factory=list[str])  # beside those of every trace
+    # What readers see of the question before a foreign response: their chat template's text, or
+    # Python's repr of the messages.
+    prompt: Literal["chat", "repr"] = "chat"
     max_batch_tokens: Positive = DEFAULT_TOKENS
     max_batch_rows: Positive = 64
     workspace_mb: Positive | None = None  # left out: 64 on the CPU, 640 on a GPU
@@ -436,7 +439,7 @@ class RunConfig(Section):
 
     def pair_for(self, generator: Generator) -> tuple[str, str]:
         """The pair whose traces are scored."""
-        return self._pair(generator, self.trace)
+        return self.pair_of(generator, self.trace)
 
     def scored_pairs(self) -> dict[str, tuple[str, str]]:
         """generator -> the pair whose traces of its trajectories are scored"""
@@ -448,11 +451,16 @@ class RunConfig(Section):
         A model is not a pair with itself: with several generators, each is left out as its own
         auxiliary.
         """
-        also = [self._pair(generator, section) for section in self.trace.also]
+        also = [self.pair_of(generator, section) for section in self.trace.also]
         others = [(p, q) for p, q in also if p != q]
         return list(dict.fromkeys([self.pair_for(generator), *others]))
 
-    def _pair(self, generator: Generator, section: PairSection) -> tuple[str, str]:
+    def reads_foreign(self, generator: Generator, p: str) -> bool:
+        """Whether the generator's responses are another model's text to `p`."""
+        return p != generator.model or not self.weights_here
+
+    def pair_of(self, generator: Generator, section: PairSection) -> tuple[str, str]:
+        """The pair that a section names for this generator."""
         p, q = self.preset.pair_for(generator)
         return section.reader or p, section.auxiliary or q
 

@@ -16,7 +16,7 @@ that name it are scored (`find`). It is gathered only where an estimator of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -63,16 +63,26 @@ class ReadOn:
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """A run, the config it is gathered for, and who does the work."""
+    """A run, the config it is gathered for, and who does the work.
+
+    With `benchmarks` only responses to these are read.
+    """
 
     run: Run
     config: RunConfig
     retry_failed: bool = False
     executor: Executor = LOCAL
+    benchmarks: Collection[str] | None = None
+
+    def trajectories(self) -> list[Trajectory]:
+        """Those that are to be read, in the order of problems and samples."""
+        found = stored_trajectories(self.run)
+        asked = self.benchmarks
+        return [t for t in found if asked is None or t.benchmark in asked]
 
     def by_generator(self) -> list[tuple[Generator, list[Trajectory]]]:
         """Every generator with its responses; of a failed one there is nothing to read."""
-        trajectories = [t for t in stored_trajectories(self.run) if not t.failed]
+        trajectories = [t for t in self.trajectories() if not t.failed]
         return [
             (generator, [t for t in trajectories if t.generator == generator.model])
             for generator in self.config.generator_presets()

@@ -5,15 +5,17 @@ The one place that knows which function makes which kind of exhibit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from divtok.config.joined import in_full
-from divtok.config.run import resolve
+from divtok.config.run import RunConfig
 from divtok.errors import UsageError
 from divtok.paper import count_figures, figures, sweep_figures, tables
 from divtok.paper.exhibit import Exhibit
+from divtok.paper.parts import generators_of, holds, joined_parts
 from divtok.paper.recipe import ExhibitKind, NamedRun, Recipe, has_runs, runs_of
 from divtok.paper.run_tables import Material, choices
 from divtok.progress import say, track
@@ -22,6 +24,7 @@ from divtok.report.maps import MapsDisplay
 from divtok.report.panels import PanelsDisplay
 from divtok.stages.choices import chosen_estimators
 from divtok.stages.stored import stored_config
+from divtok.store.responses import Response, stored_responses
 from divtok.store.run import Run, is_run
 
 Builder = Callable[[Recipe, Material], Exhibit]
@@ -42,7 +45,10 @@ BUILDERS: Mapping[ExhibitKind, Builder] = {
 
 
 def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = False) -> list[Run]:
-    """Bring every run up to its confidences; a finished one is left alone."""
+    """Bring every run up to its confidences; a finished one is left alone.
+
+    A run that holds what another recipe asked for keeps it, and is only given what it lacks.
+    """
     from divtok.stages.run import run_stages
 
     if unmade := unmakeable(runs, folder):
@@ -57,9 +63,11 @@ def make_runs(runs: Sequence[NamedRun], folder: Path, *, retry_failed: bool = Fa
         sampled = _is_served(named) and _is_sampled(folder / named.name, named)
         if retry_failed and named.config.generate.api.base_url is not None:
             sampled = False  # what failed is asked for again
-        # A trial of before may grow into it, and leaves nothing of its own config behind.
-        whole = in_full(named.config)
-        run_stages(store, whole, retry_failed=retry_failed, sampled=sampled)
+        # A trial of before may grow into it, and leaves nothing of its own config behind but what
+        # belongs to other recipes.
+        asked = in_full(named.config)
+        all_of_it = in_full(_with_held(store, named))
+        run_stages(store, all_of_it, retry_failed=retry_failed, sampled=sampled, part=asked)
     return made
 
 
@@ -89,33 +97,53 @@ def _telling(exhibit: Exhibit, recipe: Recipe, material: Material) -> Exhibit:
 
 
 def is_finished(store: Run, named: NamedRun) -> bool:
-    """Whether the run holds a confidence of every estimator for every trajectory it asks for."""
+    """Whether the run holds a confidence of every estimator for every trajectory it asks for.
+
+    It may hold more: other recipes' generators, benchmarks, pairs and estimators.
+    """
     config = named.config
-    # As values, so that a setting a later version adds does not undo a stored run.
-    if store.config_text() is None or stored_config(store) != resolve(config):
+    if store.config_text() is None or not holds(stored_config(store), config):
         return False
-    keys = {key[0] for key in store.trajectories.keys()}  # noqa: SIM118 (a table is not a dict)
-    if len(keys) != _responses(store, named):
+    if not _has_all_responses(store, named):
         return False
+    asked = {(r.key, r.generator): r.failed for r in _asked(store, named)}
     traced = store.traces.keys()
     pairs = {g.model: config.pairs_for(g) for g in config.generator_presets()}
-    for row in store.trajectories.read():
-        if row.generator not in pairs:
-            return False
-        if not row.failed and any((row.key, *pair) not in traced for pair in pairs[row.generator]):
+    for (key, generator), failed in asked.items():
+        if not failed and any((key, *pair) not in traced for pair in pairs[generator]):
             return False
     scored = {(c.key, c.estimator) for c in store.confidences.read()}
-    return all((key, spec.name) in scored for key in keys for spec in chosen_estimators(config))
+    chosen = chosen_estimators(config)
+    return all((key, spec.name) in scored for key, _ in asked for spec in chosen)
 
 
-def _responses(store: Run, named: NamedRun) -> int:
-    """How many trajectories the config asks for, by the problems the run has kept."""
-    config = named.config
-    return sum(
-        config.samples_for(generator, problem.benchmark)
+def _with_held(store: Run, named: NamedRun) -> RunConfig:
+    """What is asked of the run, and what it was asked for before."""
+    if store.config_text() is None:
+        return named.config
+    return joined_parts(stored_config(store), named.config, named.whole or named.config)
+
+
+def _asked(store: Run, named: NamedRun) -> list[Response]:
+    """The run's responses of the generators and benchmarks that are asked for."""
+    generators, benchmarks = generators_of(named.config), named.config.benchmark_names()
+    return [
+        response
+        for response in stored_responses(store).values()
+        if response.generator in generators and response.benchmark in benchmarks
+    ]
+
+
+def _has_all_responses(store: Run, named: NamedRun) -> bool:
+    """As many as the config asks for, by the problems that the run has kept."""
+    config, problems = named.config, Counter(p.benchmark for p in store.problems.read())
+    names = config.benchmark_names()
+    wanted = sum(
+        config.samples_for(generator, name) * problems[name]
         for generator in config.generator_presets()
-        for problem in store.problems.read()
+        for name in names
     )
+    return all(problems[name] for name in names) and len(_asked(store, named)) == wanted
 
 
 def unmakeable(runs: Sequence[NamedRun], folder: Path) -> list[UsageError]:
@@ -162,5 +190,4 @@ def _is_sampled(folder: Path, named: NamedRun) -> bool:
     """Whether a run is there that has its problems and every trajectory of them."""
     if not is_run(folder):
         return False
-    store = Run(folder)
-    return len(store.trajectories.keys()) == _responses(store, named) > 0
+    return _has_all_responses(Run(folder), named)

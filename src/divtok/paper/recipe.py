@@ -19,6 +19,8 @@ from divtok.config.run import RunConfig, parse_config
 from divtok.config.tree import override_tree
 from divtok.errors import UsageError, did_you_mean
 from divtok.families.family import get_family
+from divtok.paper.parts import joined_parts
+from divtok.paper.uses import used_by
 from divtok.protocols.given import is_wording_file, read_wording
 from divtok.protocols.wording import Wording
 from divtok.strict_yaml import load_tree
@@ -95,8 +97,11 @@ class Recipe(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class NamedRun:
+    """A run with what is asked of it; `whole` is all that its recipes together could ask for."""
+
     name: str
     config: RunConfig
+    whole: RunConfig | None = None
 
 
 @cache
@@ -130,19 +135,30 @@ def has_runs(recipe: Recipe, family: str | None) -> bool:
 def runs_of(
     chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str] = ()
 ) -> list[NamedRun]:
-    """The runs these recipes need, each once, in the order they are named.
+    """The runs these recipes need, each once, in the order they are named, with no more in them
+    than the recipes look at.
 
     `family` picks the side: `tiny` its own; any other keeps the paper's runs of that family.
     """
-    names = _run_names(chosen, family)
-    found = of_family((run for name in names for run in named_runs(name, overrides)), family)
+    found: dict[str, NamedRun] = {}
+    for recipe in chosen:
+        side = recipe.side(family)
+        runs = [run for name in side.runs for run in named_runs(name, overrides)]
+        fitting = [] if side.fit is None else named_runs(side.fit, overrides)
+        runs, fitting = of_family(runs, family), of_family(fitting, family)
+        used = used_by(recipe, side, runs, fitting, overrides)
+        for run in (*runs, *fitting):
+            asked, before = used[run.name], found.get(run.name)
+            if before is not None:
+                asked = joined_parts(before.config, asked, run.config)
+            found[run.name] = NamedRun(run.name, asked, run.config)
     if not found:
         raise UsageError(
             f"No run of {', '.join(recipe.name for recipe in chosen)} belongs to the family "
             f"'{family}'.",
             next_step="Leave out --family, or use --family tiny.",
         )
-    return found
+    return list(found.values())
 
 
 def check_words(chosen: Sequence[Recipe], family: str | None, overrides: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from divtok.protocols.wording import kind_of
 from divtok.records import Evaluation
 from divtok.report.metric_table import metric_table
 from divtok.report.read_on import read_on
-from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label
+from divtok.report.tables import Cell, ReportColumn, ReportRow, ReportTable, label, supervised
 from divtok.score.sets import not_in_paper
 
 Metric = Literal["ece", "auroc"]
@@ -74,7 +74,9 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
     tables = [
         *(
             _beside(
-                metric_table(shown[metric], metric, protocol=protocol),
+                metric_table(
+                    shown[metric], metric, protocol=protocol, reference=supervised() | {*RANKINGS}
+                ),
                 metric,
                 theirs,
                 words=worded(runs),
@@ -207,9 +209,11 @@ def _beside(
     printed = whitebox_average(metric)
     averages = [printed.get("accuracy"), None, *(printed.get(name) for name in estimators)]
     rows.append(ReportRow(("Paper's average", *averages), is_mean=True, ranked=False))
+    facts = [label(name) for name in estimators if name in RANKINGS]
+    unranked = f" Not in the paper and not ranked: {', '.join(facts)}." if facts else ""
     caption = (
-        f"{table.caption} 'Paper' rows are the paper's own figures; its average is over its 8 "
-        f"generators and 4 benchmarks, whatever rows are shown above. {words}"
+        f"{table.caption}{unranked} 'Paper' rows are the paper's own figures; its average is over "
+        f"its 8 generators and 4 benchmarks, whatever rows are shown above. {words}"
     )
     return replace(table, rows=tuple(rows), caption=caption)
 

@@ -7,6 +7,7 @@ exact local-file alternative.
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,9 @@ from divtok.problems.jsonl import read_problems
 from divtok.records import Problem
 
 PROBLEM_AND_ANSWER = Fields()
+NOT_PINNED = "revision not pinned"
+_COMMIT = re.compile("[0-9a-f]{40}")
+_FETCHED: dict[tuple[str, str | None], str | None] = {}  # (dataset, revision) -> commit
 
 
 class Source(Protocol):
@@ -91,10 +95,29 @@ class HubSource:
                 f"and answer instead: benchmark_files.{benchmark}=PATH",
             ) from error
         named = ((f"{self.dataset}, row {index}", row) for index, row in enumerate(rows))
+        _FETCHED[self.dataset, self.revision] = _commit_of(rows)
         return problems_of(named, benchmark, self.fields, numbered=True)
 
     def describe(self) -> str:
-        return f"hub: {self.dataset}" + ("" if self.config is None else f" ({self.config})")
+        part = "" if self.config is None else f" ({self.config})"
+        return f"hub: {self.dataset}{part}, {self.pinned}"
+
+    def origin(self) -> dict[str, str]:
+        """Which dataset at which revision; `commit` is what this process has fetched of it, where
+        the hub library tells it.
+        """
+        commit = _FETCHED.get((self.dataset, self.revision))
+        known = {"dataset": self.dataset, "revision": self.revision or NOT_PINNED}
+        return known if commit is None else {**known, "commit": commit}
+
+    @property
+    def pinned(self) -> str:
+        """Which revision is asked for, in words."""
+        if self.revision is None:
+            return NOT_PINNED
+        return (
+            f"revision {self.revision[:12] if _COMMIT.fullmatch(self.revision) else self.revision}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +136,12 @@ class FileSource:
 
     def describe(self) -> str:
         return f"file: {self.path}"
+
+
+def _commit_of(rows: Any) -> str | None:
+    """The commit of the hub that a dataset was made from: the library names its cache by it."""
+    for file in getattr(rows, "cache_files", ()):
+        for part in reversed(Path(str(file.get("filename", ""))).parts):
+            if _COMMIT.fullmatch(part):
+                return part
+    return None

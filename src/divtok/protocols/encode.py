@@ -45,11 +45,20 @@ def plain_prompt_ids(tokenizer: Any, question: str) -> tuple[int, ...]:
 
     No chat template, and no control token that the question happens to spell.
     """
-    begin = tokenizer.bos_token_id
-    usual = tokenizer("0")["input_ids"]
+    return text_ids(tokenizer, question + "\n", begin=_adds_begin(tokenizer))
+
+
+def repr_prompt_ids(tokenizer: Any, question: str, *, protocol: str = "cot") -> tuple[int, ...]:
+    """Python's repr of the chat messages as plain text, without a chat template."""
     return text_ids(
-        tokenizer, question + "\n", begin=begin is not None and list(usual[:1]) == [begin]
+        tokenizer, repr(messages_for(question, protocol=protocol)), begin=_adds_begin(tokenizer)
     )
+
+
+def _adds_begin(tokenizer: Any) -> bool:
+    """Whether the tokenizer puts a begin-of-text token before a text by itself."""
+    begin = tokenizer.bos_token_id
+    return begin is not None and list(tokenizer("0")["input_ids"][:1]) == [begin]
 
 
 def text_ids(tokenizer: Any, text: str, *, begin: bool) -> tuple[int, ...]:

@@ -137,7 +137,11 @@ def metric_table(
             caption += " Mean over fewer rows: " + ", ".join(partial) + "."
     shared = (
         *how(words, protocol, few_rows > 0),
-        *(["Estimators trained with labels are not ranked."] if unranked & shown else []),
+        *(
+            ["Estimators trained with labels are not ranked."]
+            if unranked & shown & supervised()
+            else []
+        ),
         *([f"{few_rows} rows of {len(groups)} rest on few responses."] if few_rows else []),
         *how_counted(evaluations),
         *_undefined(evaluations, metric),

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 from divtok.evaluate.agreement import Agreement
 from divtok.evaluate.certified import certified
+from divtok.evaluate.how_read import HowRead
 from divtok.evaluate.near_theta import near_theta
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.scored_group import LeftOut
@@ -19,6 +20,7 @@ from divtok.report.count_notes import certified_note, counted_note, near_theta_n
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
 from divtok.report.read_on import read_on_note
+from divtok.report.reading_notes import reading_note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,7 @@ class Seen:
     agreement: Sequence[Agreement] | None = None  # where verdicts of another tool are compared
     warnings: Sequence[PairWarning] = ()
     tokens: CountedTokens = "reasoning"
+    how_read: Sequence[HowRead] = ()
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -51,6 +54,7 @@ def notes_of(seen: Seen) -> list[Note]:
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),
         noise_floor_note(seen.evaluations),
+        reading_note(seen.how_read, seen.makers),
         mixed_note(seen.makers),
         happened_note(seen.happened),
         unanswered_note(seen.evaluations),

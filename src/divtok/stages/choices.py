@@ -87,6 +87,7 @@ def check_choices(config: RunConfig) -> None:
         else:
             digest_of(config, ref)  # likewise
     _check_pairs(config)
+    _check_prompt(config)
     names = config.benchmark_names()
     for name in names:
         GRADERS.get(config.grader_for(name))  # an error where it is not known
@@ -109,6 +110,17 @@ def check_choices(config: RunConfig) -> None:
                     f"{key} names '{name}', which is not among the {noun}.",
                     next_step=did_you_mean(name, known),
                 )
+
+
+def _check_prompt(config: RunConfig) -> None:
+    """A prompt of their own is for readers of foreign text; a generator reads what it was asked."""
+    readers = ((g, p) for g in config.generator_presets() for p, _ in config.pairs_for(g))
+    if config.trace.prompt != "chat" and not any(config.reads_foreign(g, p) for g, p in readers):
+        raise ConfigError(
+            f"trace.prompt={config.trace.prompt} is for responses that another model reads, and "
+            "here every generator reads its own.",
+            next_step="Leave out trace.prompt, or name another model that reads: trace.reader=NAME",
+        )
 
 
 def _check_pairs(config: RunConfig) -> None:

@@ -33,6 +33,7 @@ from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
+from divtok.stages.how_read import kept_readings
 from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.stages.verdicts import compared_verdicts
@@ -100,6 +101,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             None if compared is None else compared.groups,
             kept_pair_warnings(run),
             config.score.tokens,
+            kept_readings(run),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared)

@@ -19,7 +19,8 @@ from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, chunks, fill
 from divtok.generate.engine import Generated
 from divtok.generate.jobs import Job
-from divtok.problems.benchmark import load_benchmark, problems_digest
+from divtok.problems.benchmark import find_benchmark, load_benchmark, problems_digest
+from divtok.problems.sources import HubSource
 from divtok.records import Problem
 from divtok.stages.choices import check_addresses
 from divtok.stages.continued import ANOTHER_RUN, SECTION, check_joins, generation_identity
@@ -52,6 +53,10 @@ def prepare(run: Run, config: RunConfig) -> list[Problem]:
     run.write_config(config_text)
     run.problems.replace(problems)
     run.write_manifest({**stored, **known})
+    for name in config.benchmark_names():
+        source = find_benchmark(name, file=config.benchmark_file(name)).source
+        if isinstance(source, HubSource):
+            run.note_maker(run.problems.layout.name, {"benchmark": name, **source.origin()})
     return problems
 
 
@@ -90,9 +95,14 @@ def plan_jobs(config: RunConfig, generator: Generator, problems: Sequence[Proble
 
 
 def generate(
-    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
+    run: Run,
+    config: RunConfig,
+    *,
+    retry_failed: bool = False,
+    executor: Executor = LOCAL,
+    part: RunConfig | None = None,
 ) -> None:
-    """problems -> trajectories"""
+    """problems -> trajectories; with `part` only of its generators on its benchmarks"""
     check_addresses(config)
     if config.engine.open is None:
         stored_trajectories(run)  # an error where there are none
@@ -103,7 +113,10 @@ def generate(
     present = run.trajectories.keys()
     if retry_failed:
         present -= {(r.key,) for r in stored_responses(run).values() if r.failed}
-    for generator in config.generator_presets():
+    part = part or config
+    asked = set(part.benchmark_names())
+    problems = [problem for problem in problems if problem.benchmark in asked]
+    for generator in part.generator_presets():
         jobs = plan_jobs(config, generator, problems)
         _generate(run, config, generator, jobs, present, executor)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from divtok.config.run import RunConfig
 from divtok.models.load import Tokenizer, load_tokenizer, tokenizer_at_hand
-from divtok.protocols.encode import prompt_ids, response_ids
+from divtok.protocols.encode import prompt_ids, repr_prompt_ids, response_ids
 from divtok.records import Trajectory
 from divtok.trace.pair import different_tokens
 
@@ -39,8 +39,11 @@ def as_read_by(
     Ids mean the same as far as both tokenizers give them to the same tokens, prompt ids too; where
     the tokenizers differ there, the text is what they share. The tokenizer of a generator without
     weights here is not known, but ids that spell the question and the response in the reader's own
-    tokens are the reader's. Those in `as_text` (keys) are tokenised anew whatever their ids are.
+    tokens are the reader's. Those in `as_text` (keys) are tokenised anew whatever their ids are,
+    and with `trace.prompt=repr` all are, for no generator has read such a prompt.
     """
+    if config.trace.prompt == "repr":
+        return AsRead(_behind_a_repr(reader_tokenizer(config, reader), rows, questions))
     tokenizer = reader_tokenizer(config, reader)
     known: dict[str, float] = {}
     read: list[Trajectory] = []
@@ -83,6 +86,25 @@ def known_ids(generator: Tokenizer, reader: Tokenizer) -> float:
     if different_tokens(generator, reader) is not None:
         return 0
     return 1 + min(max(theirs.values()), max(own.values()))
+
+
+def _behind_a_repr(
+    tokenizer: Tokenizer,
+    rows: Sequence[Trajectory],
+    questions: Mapping[tuple[str, str], str],
+) -> list[Trajectory]:
+    """Responses as text behind a repr of the messages that asked for them."""
+    return [
+        replace(
+            row,
+            prompt_ids=repr_prompt_ids(
+                tokenizer, questions[row.benchmark, row.problem_id], protocol=row.protocol
+            ),
+            token_ids=response_ids(tokenizer, row.text),
+            retokenized=True,
+        )
+        for row in rows
+    ]
 
 
 def spelled_by(tokenizer: Tokenizer, row: Trajectory, question: str) -> bool:

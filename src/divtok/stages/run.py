@@ -23,11 +23,14 @@ def run_stages(
     retry_failed: bool = False,
     sampled: bool = False,
     executor: Executor = LOCAL,
+    part: RunConfig | None = None,
 ) -> RunConfig:
     """problems -> confidences, under the run's lock; what is there already is kept.
 
     Gives the config of the whole run, of which a command may name only a part. `sampled` says that
-    every trajectory is there, so that no generator is asked for.
+    every trajectory is there, so that no generator is asked for. With `part`, which names some of
+    the config's generators, benchmarks, pairs and estimators, only its rows are made where they are
+    missing; the run is scored and described as a whole.
     """
     config = settled(store, config)
     check_choices(config)
@@ -38,10 +41,11 @@ def run_stages(
             check_joins(store, config)
         check_pairs(store, config)  # known before anything is spent
         if not sampled:
-            generate(store, config, retry_failed=retry_failed, executor=executor)
+            generate(store, config, retry_failed=retry_failed, executor=executor, part=part)
         grade(store, config, retry_failed=retry_failed, executor=executor)
-        trace(store, config, retry_failed=retry_failed, executor=executor)
-        gather(store, config, retry_failed=retry_failed, executor=executor)
+        asked, names = (config, None) if part is None else (part, set(part.benchmark_names()))
+        for read in (trace, gather):
+            read(store, asked, retry_failed=retry_failed, executor=executor, benchmarks=names)
         score(store, config, said=warnings)
         store.write_config(to_yaml(resolve(config)))
     return config

@@ -15,6 +15,7 @@ from typing import Any
 from divtok.config.made_with import libraries
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import command
+from divtok.evaluate.how_read import ReadRow
 from divtok.evaluate.near_theta import band_bits
 from divtok.evidence.kind import EVIDENCE, Gathering
 from divtok.progress import say
@@ -23,6 +24,7 @@ from divtok.score.facts import count_trace
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, named_parameters, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
+from divtok.stages.how_read import read_row, readings_section
 from divtok.stages.missing import check_read, first_failure, nothing_scored
 from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
 from divtok.stages.stored import scored_traces, trace_dtypes
@@ -47,6 +49,7 @@ class _Found:
     confidences: int = 0
     scored: set[str] = field(default_factory=set[str])  # estimators with a value
     reasons: dict[str, Reason] = field(default_factory=dict[str, Reason])  # the first of each
+    read: list[ReadRow] = field(default_factory=list[ReadRow])  # one for each trace with numbers
     tallies: dict[Pair, Tally] = field(default_factory=dict[Pair, Tally])
 
 
@@ -67,7 +70,8 @@ def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) ->
     run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
     run.counts.replace(found.counts)
     warnings = keep_warnings(run, config, found.tallies)
-    run.write_manifest({**(run.manifest() or {}), SECTION: made_of | _made(run)})
+    sections = {SECTION: made_of | _made(run), **readings_section(found.read)}
+    run.write_manifest({**(run.manifest() or {}), **sections})
     _say_what_is_odd(run, config, chosen, found)
     say(
         f"score: {len(chosen)} estimators, {found.confidences} confidences at theta "
@@ -130,6 +134,7 @@ def _confidences(
         left.discard(response.key)
         if trace.status == "ok":
             found.tallies[trace.p, trace.q].add(trace)
+            found.read.append(read_row(response.generator, trace))
             band = band_bits(trace.p, trace.q, dtypes)
             found.counts.append(count_trace(trace, theta=config.theta, band_bits=band))
         add(response, trace)

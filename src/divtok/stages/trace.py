@@ -14,7 +14,7 @@ from divtok.config.loading import digest_of, dtype_of, packs_of
 from divtok.config.made_with import readers as made_with_readers
 from divtok.config.run import RunConfig, TraceSection
 from divtok.divergences.divergence import Divergence
-from divtok.evidence.kind import EVIDENCE, Gathering, Riding, stored_trajectories
+from divtok.evidence.kind import EVIDENCE, Gathering, Riding
 from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
 from divtok.models.load import pick_place
@@ -40,11 +40,19 @@ Answers = Mapping[str, AnswerSpan | None]
 
 
 def trace(
-    run: Run, config: RunConfig, *, retry_failed: bool = False, executor: Executor = LOCAL
+    run: Run,
+    config: RunConfig,
+    *,
+    retry_failed: bool = False,
+    executor: Executor = LOCAL,
+    benchmarks: Collection[str] | None = None,
 ) -> None:
-    """trajectories -> traces, with the evidence that rides on the same passes"""
-    work = Gathering(run, config, retry_failed, executor)
-    trajectories, questions = stored_trajectories(run), work.questions()
+    """trajectories -> traces, with the evidence that rides on the same passes
+
+    With `benchmarks` only responses to these are read.
+    """
+    work = Gathering(run, config, retry_failed, executor, benchmarks)
+    trajectories, questions = work.trajectories(), work.questions()
     kinds = [EVIDENCE.get(name) for name in needed_evidence(config)]
     check_pairs(run, config)
     answers, divergences = stored_answers(run), asked_divergences(config)
@@ -53,7 +61,7 @@ def trace(
     for generator, (p, q) in _readers(config):
         rows = [t for t in trajectories if t.generator == generator.model and not t.failed]
         beyond: Collection[str] = ()
-        if p != generator.model or not config.weights_here:
+        if config.reads_foreign(generator, p):
             found = as_read_by(p, rows, questions, config, as_text=_read_as_text(run, p))
             rows, beyond = found.rows, found.beyond
         riders: list[_Rider] = []
@@ -260,7 +268,10 @@ def check_pairs(run: Run, config: RunConfig) -> None:
             riding = kind.ride(work, generator)
             # What rides on p's pass binds the pair, too, where no trace is left of it.
             rows |= set() if riding is None else _of_model(riding.table.keys(), p)
-        check_section(run, rows, f"trace {p} {q}", _pair_identity(config, p, q))
+        identity = _pair_identity(config, p, q)
+        if config.trace.prompt != "chat" and config.reads_foreign(generator, p):
+            identity["trace.prompt"] = config.trace.prompt
+        check_section(run, rows, f"trace {p} {q}", identity)
     for kind in kinds:
         kind.check(work)
 
