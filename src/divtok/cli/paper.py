@@ -89,7 +89,7 @@ def paper(
         everything=name == ALL,
     )
     if as_json:
-        print_json(_as_data(exhibits, everything=name == ALL))
+        print_json(as_data(exhibits, everything=name == ALL))
     else:
         _print(exhibits, everything=name == ALL)
     say(f"page: {page.path}")
@@ -118,7 +118,7 @@ def _print(exhibits: list[Exhibit], *, everything: bool) -> None:
     put(f"{counted(judged)}. What each rests on is on the page.")
 
 
-def _as_data(exhibits: list[Exhibit], *, everything: bool) -> list[dict[str, object]]:
+def as_data(exhibits: list[Exhibit], *, everything: bool) -> list[dict[str, object]]:
     """One entry a recipe; with `everything` those that were not made, too, with their claims."""
     from divtok.paper.claims.listed import LISTED, unmade_findings
     from divtok.paper.recipe import recipes

@@ -73,7 +73,8 @@ class Cells:
         problem = self._resamples.places(group.benchmark, group.problem_id)
         one = np.zeros(len(correct), dtype=np.int64)
         right = self._resamples.summed(problem, one, 1, correct.astype(np.float64))
-        share = (right / self._resamples.summed(problem, one, 1))[:, 0]
+        with np.errstate(invalid="ignore"):  # a resample without this group's problems
+            share = (right / self._resamples.summed(problem, one, 1))[:, 0]
         # An accuracy needs no response of either kind.
         figure = self._resamples.figure(float(correct.mean()), share, problem, correct)
         return replace(figure, rarer=len(correct))

@@ -92,9 +92,12 @@ def judge(exhibits: Sequence[Exhibit], *, everything: bool) -> list[Judged]:
     for number, said in enumerate(LISTED, start=1):
         there = tuple(found.pop(said.text, ()))
         missing = [name for name in said.recipes if everything and name not in made]
-        if there or missing:
+        if there or everything:
+            why = not_made(missing)
+            if not there and not missing:
+                why = "its recipes found nothing to say of it"
             holds = _together(said, there, len(missing))
-            judged.append(Judged(said, number, holds, there, not_made(missing)))
+            judged.append(Judged(said, number, holds, there, why))
     for text, there in found.items():  # one that a recipe adds without listing it
         said = Said(_OTHER, text, tuple(recipe for recipe, _ in there))
         judged.append(Judged(said, None, _together(said, there), tuple(there)))
