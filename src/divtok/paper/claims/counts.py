@@ -71,7 +71,7 @@ def falls_with(said: Said, trends: Sequence[Trend], what: str) -> Finding:
 
 def longer_is_worse(length: Ints, correct: Bools, problem_id: Sequence[str]) -> Finding:
     rule = "AUROC of being shorter: 95 % interval above 50 %"
-    value = auroc(-length.astype(np.float64), correct)
+    value = auroc(-length.astype(np.float64), correct) if len(length) else None
     if value is None:
         return Finding(LONGER.text, rule, None, "needs both right and wrong responses")
     resamples = Resamples([("", problem_id)])
