@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cli_samples import Outcome, call, environment
 from console import Command
 from filelock import FileLock
 
+from divtok.cli.paper import as_data
 from divtok.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from divtok.paper.build import is_finished
+from divtok.paper.claims.listed import LISTED
 from divtok.paper.recipe import TINY, chosen_recipes, recipes, runs_of
 from divtok.store.run import Run
 
@@ -240,6 +243,32 @@ def test_recipes_are_listed_in_the_order_of_the_paper(divtok: Command) -> None:
     assert [line.split()[0] for line in plain.out.splitlines()] == list(recipes())
 
 
+def test_claims_of_one_recipe_on_the_terminal_and_in_json(
+    made: tuple[Path, Outcome], divtok: Command
+) -> None:
+    [number] = [i for i, said in enumerate(LISTED, start=1) if RECIPE in said.recipes]
+    text = LISTED[number - 1].text
+    [line] = [line for line in made[1].out.splitlines() if line.startswith(f"{number}. ")]
+    assert line.startswith(f"{number}. undecided: {text} ")
+    assert line.endswith(f"[{RECIPE}]")
+    assert "1 claim: 0 hold, 0 do not hold, 1 undecided." in made[1].out
+    said = divtok("paper", RECIPE, "--family", "tiny", *SMALL, "--out", made[0], "--json")
+    [finding] = json.loads(said.out)[0]["findings"]
+    assert (finding["claim"], finding["claim_number"]) == (text, number)
+    assert (finding["verdict"], finding["section"]) == ("undecided", "C.2")
+    assert {"name", "difference", "low", "high", "holds", "reason"} <= set(finding["compared"][0])
+
+
+def test_recipes_that_were_not_made_have_their_claims_in_json() -> None:
+    data = as_data([], everything=True)
+    assert [entry["recipe"] for entry in data] == list(recipes())
+    assert as_data([], everything=False) == []
+    for entry in data:
+        findings = cast("list[dict[str, object]]", entry["findings"])
+        assert len(findings) == sum(entry["recipe"] in said.recipes for said in LISTED)
+        assert {finding["verdict"] for finding in findings} == {"undecided"}
+
+
 @pytest.mark.slow
 def test_every_recipe_on_real_runs_of_the_tiny_family(
     tmp_path_factory: pytest.TempPathFactory, divtok: Command
@@ -247,11 +276,18 @@ def test_every_recipe_on_real_runs_of_the_tiny_family(
     small = ("limit=1", "samples=2", "evaluate.resamples=20")
     folder, said = made_once(tmp_path_factory, "paper-all", "all", "--family", "tiny", *small)
     assert "The paper's claims on these runs:" in said.out
+    assert f"{len(LISTED)} claims: " in said.out
+    for number, claim in enumerate(LISTED, start=1):
+        assert re.search(rf"(?m)^{number}\. (holds|does not hold|undecided): ", said.out), claim
     page = (folder / "report-tiny" / "index.html").read_text("utf-8")
     for name in recipes():
         assert f'id="{name}"' in page
     again = divtok("paper", "all", "--family", "tiny", *small, "--out", folder, "--json")
     assert again.code == EXIT_OK
     assert "generate" not in again.err
-    assert [exhibit["recipe"] for exhibit in json.loads(again.out)] == list(recipes())
+    made = json.loads(again.out)
+    assert [exhibit["recipe"] for exhibit in made] == list(recipes())
+    findings = [finding for exhibit in made for finding in exhibit["findings"]]
+    assert {finding["claim_number"] for finding in findings} == set(range(1, len(LISTED) + 1))
+    assert {finding["verdict"] for finding in findings} <= {"holds", "does not hold", "undecided"}
     assert (folder / "report-tiny" / "index.html").read_text("utf-8") == page

@@ -20,6 +20,7 @@ from paper_samples import (
 from divtok.config.run import resolve, to_yaml
 from divtok.errors import EXIT_USAGE, UsageError
 from divtok.paper.build import BUILDERS, is_finished, make_exhibits, make_runs, makeable
+from divtok.paper.claims.counts import GROWS
 from divtok.paper.recipe import TINY, ExhibitKind, NamedRun, chosen_recipes, recipes, runs_of
 from divtok.paper.run_tables import Material
 from divtok.stages import run as whole
@@ -299,7 +300,8 @@ def test_runs_of_right_responses_only_have_exhibits_without_figures(
     assert made.tables or made.figures
     for finding in made.findings:
         assert finding.number
-        assert finding.holds is not True
+        # Whether the count grows with length has nothing to do with what is right.
+        assert finding.holds is not True or finding.claim == GROWS.text
 
 
 @pytest.fixture(scope="module")

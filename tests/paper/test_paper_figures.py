@@ -25,7 +25,11 @@ from divtok.evaluate.equal_length import within_length
 from divtok.evaluate.share_interval import share_interval
 from divtok.paper import sweep_figures
 from divtok.paper.build import BUILDERS
-from divtok.paper.exhibit import Exhibit
+from divtok.paper.claims.counts import NOT_LENGTH
+from divtok.paper.claims.said import Said
+from divtok.paper.claims.thetas import STEADIER
+from divtok.paper.claims.values import NEAR_MINIMUM
+from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.recipe import TINY, Recipe, recipes
 from divtok.paper.run_tables import FinishedRun, Material
 from divtok.records import Trace, Verdict
@@ -50,6 +54,11 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 def make(name: str | Recipe, material: Material) -> Exhibit:
     recipe = recipes()[name] if isinstance(name, str) else name
     return BUILDERS[recipe.exhibit](recipe, material)
+
+
+def finding_of(exhibit: Exhibit, said: Said) -> Finding:
+    [found] = [finding for finding in exhibit.findings if finding.claim == said.text]
+    return found
 
 
 def grid_of(exhibit: Exhibit) -> tuple[tuple[Panel, ...], ...]:
@@ -198,7 +207,7 @@ def test_length_is_held_against_the_scored_pair_alone(material: Material) -> Non
     assert expected is not None
     figures_in_text = (expected.count, expected.low, expected.high, expected.length)
     for value in figures_in_text:
-        assert f"{100 * value:.1f}" in exhibit.findings[2].number
+        assert f"{100 * value:.1f}" in finding_of(exhibit, NOT_LENGTH).number
 
 
 def test_the_pilot_shows_mean_eces(material: Material) -> None:
@@ -384,7 +393,7 @@ def test_divergences_stand_side_by_side_in_bits(material: Material) -> None:
         spreads.append(float(np.std(thetas) / np.mean(thetas)))
     low, high = min(best.values()), max(best.values())
     text = f"JSD {np.mean(spreads):.2f} (best theta {low:g} to {high:g} bits"
-    assert text in exhibit.findings[0].number
+    assert text in finding_of(exhibit, STEADIER).number
 
 
 def lowest_point(line: LineSeries) -> float:
@@ -456,7 +465,8 @@ def test_values_of_a_parameter_averaged_over_benchmarks(
             place = values.index(value)
             shown = [at(row[1].lines[place], theta) for row in rows]
             assert shown == pytest.approx([100 * v for v in expected[: len(rows)]])
-    assert exhibit.findings[0].claim.startswith(f"{parameter} = {4 if offset else 10} ")
+    assert finding_of(exhibit, NEAR_MINIMUM[name]).compared
+    assert NEAR_MINIMUM[name].text.startswith(f"{parameter} = {4 if offset else 10} ")
 
 
 def test_a_title_names_what_it_shows(material: Material) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from divtok.evaluate.paired import Figure, Resamples
 from divtok.paper.exhibit import Compared
-from divtok.paper.judging import Share, above, below, judged, verdict, within
+from divtok.paper.judging import Share, above, apart, below, between, judged, verdict, within
 
 RESAMPLES = Resamples([("a", [str(i) for i in range(40)])], resamples=1)
 
@@ -37,6 +37,14 @@ def figure(value: float, spread: float, *, problems: int = 40) -> Figure:
         (lambda name, f: within(name, f, 0.1), 0.09, None),
         (lambda name, f: within(name, f, 0.1), -0.15, False),
         (lambda name, f: within(name, f, 0.01), 0.0, None),  # wider than what it is held to
+        (lambda name, f: between(name, f, 0.1, 0.2), 0.15, True),
+        (lambda name, f: between(name, f, 0.1, 0.2), 0.19, None),
+        (lambda name, f: between(name, f, 0.1, 0.2), 0.25, False),
+        (lambda name, f: between(name, f, 0.1, 0.2), 0.05, False),
+        (lambda name, f: apart(name, f, 0.05), 0.1, True),
+        (lambda name, f: apart(name, f, 0.05), -0.1, True),
+        (lambda name, f: apart(name, f, 0.05), 0.06, None),
+        (lambda name, f: apart(name, f, 0.05), 0.01, False),
     ],
 )
 def test_a_comparison_is_decided_by_its_whole_interval(
@@ -57,24 +65,32 @@ def test_a_comparison_without_an_interval_is_undecided_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "every", "most", "some"),
+    ("parts", "every", "most", "often", "some"),
     [
-        ([], None, None, None),
-        ([True], True, True, True),
-        ([False], False, False, False),
-        ([None], None, None, None),
-        ([True, True, None], None, True, True),
-        ([True, None, None], None, None, True),
-        ([True, False], False, False, True),  # half is not most
-        ([False, None, None], False, None, None),
-        ([False, False, None], False, False, None),
-        ([True, True, False], False, True, True),
+        ([], None, None, None, None),
+        ([True], True, True, True, True),
+        ([False], False, False, False, False),
+        ([None], None, None, None, None),
+        ([True, True, None], None, True, True, True),
+        ([True, None, None], None, None, True, True),
+        ([True, False], False, False, True, True),  # half is not most
+        ([False, None, None], False, None, None, None),
+        ([False, False, None], False, False, None, None),
+        ([True, True, False], False, True, True, True),
+        ([True, False, False], False, False, True, True),  # a third is often
+        ([True, False, False, False], False, False, False, True),
     ],
 )
 def test_many_comparisons(
-    parts: list[bool | None], every: bool | None, most: bool | None, some: bool | None
+    parts: list[bool | None],
+    every: bool | None,
+    most: bool | None,
+    often: bool | None,
+    some: bool | None,
 ) -> None:
-    shares: dict[Share, bool | None] = {"every": every, "most": most, "some": some}
+    shares: dict[Share, bool | None] = {
+        "every": every, "most": most, "often": often, "some": some,
+    }  # fmt: skip
     assert {share: verdict(parts, share) for share in shares} == shares
 
 

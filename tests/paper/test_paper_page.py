@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from paper_samples import (
 )
 
 from divtok.paper.build import make_exhibits
+from divtok.paper.claims.listed import LISTED
+from divtok.paper.claims.said import SECTIONS
 from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.page import Page, write_page
 from divtok.paper.recipe import TINY, chosen_recipes, recipes
@@ -178,11 +181,30 @@ def test_findings_of_the_whole_page_have_their_verdicts(
     document = read(whole)
     material = Material(tiny_folder(tmp_path_factory), TINY)
     [made] = make_exhibits(chosen_recipes("figure-count-ratio"), material)
-    assert len(made.findings) == 3
+    assert len(made.findings) == 8
     for finding in made.findings:
         assert finding.claim in document.text
         assert finding.number in document.text
         assert finding.rule in document.text
+
+
+def test_claims_stand_by_section_with_their_counts(tmp_path: Path) -> None:
+    page = write_page(
+        tmp_path, "page", [exhibit()], [], title="A title", family=TINY, everything=True
+    )
+    document = read(page)
+    number = len(LISTED)
+    assert (
+        f"{number + 3} claims: 1 holds, 1 does not hold, {number + 1} undecided." in document.text
+    )
+    for key, title in SECTIONS.items():
+        assert f"{key} {title}" in document.text
+    assert all(said.text in document.text for said in LISTED)
+    numbers = re.findall(r'<td class="number">([0-9]+)</td>', page.path.read_text("utf-8"))
+    assert numbers == [str(i) for i in range(1, number + 1)]
+    assert "to be told from figure-pilot, not made here" in document.text
+    inside = [link[1:] for link in document.links if link.startswith("#")]
+    assert set(inside) <= set(document.ids)
 
 
 def test_cells_are_marked_and_written_as_in_the_tables(tmp_path: Path) -> None:

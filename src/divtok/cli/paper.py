@@ -15,7 +15,9 @@ from divtok.progress import say
 from divtok.screen import put, show, visible, width
 
 if TYPE_CHECKING:
-    from divtok.paper.exhibit import Exhibit
+    from collections.abc import Iterable
+
+    from divtok.paper.exhibit import Exhibit, Finding
 
 
 def paper(
@@ -86,11 +88,12 @@ def paper(
         family=family,
         overrides=overrides or (),
         left_out=left_out,
+        everything=name == ALL,
     )
     if as_json:
-        print_json(_as_data(exhibits))
+        print_json(as_data(exhibits, everything=name == ALL))
     else:
-        _print(exhibits)
+        _print(exhibits, everything=name == ALL)
     say(f"page: {page.path}")
     failed = [reason for store in stores for reason in failed_rows(store).reasons]
     if failed:
@@ -98,31 +101,63 @@ def paper(
         raise typer.Exit(EXIT_PARTIAL)
 
 
-def _print(exhibits: list[Exhibit]) -> None:
+def _print(exhibits: list[Exhibit], *, everything: bool) -> None:
+    from divtok.paper.claims.listed import counted, judge
     from divtok.report.terminal import rich_tables
 
     tables = [table for exhibit in exhibits for table in exhibit.tables]
     if tables:
         show(rich_tables(tables, width=width()))
-    findings = [(exhibit.recipe.name, f) for exhibit in exhibits for f in exhibit.findings]
-    if findings:
-        put("The paper's claims on these runs:")
-    for name, finding in findings:
-        put(f"- {finding.verdict}: {finding.claim} [{name}]")
-        put(f"  {visible(finding.number)}")
-        put(f"  holds if: {finding.rule}")
+    judged = judge(exhibits, everything=everything)
+    if not judged:
+        return
+    put("The paper's claims on these runs:")
+    for one in judged:
+        number = "-" if one.number is None else f"{one.number}."
+        recipes = ", ".join(recipe for recipe, _ in one.found) or "none"
+        measured = visible(one.measured)
+        put(f"{number} {one.verdict}: {visible(one.said.text)} {measured} [{recipes}]")
+    put(f"{counted(judged)}. What each rests on is on the page.")
 
 
-def _as_data(exhibits: list[Exhibit]) -> list[dict[str, object]]:
-    return [
-        {
+def as_data(exhibits: list[Exhibit], *, everything: bool) -> list[dict[str, object]]:
+    """One entry a recipe; with `everything` those that were not made, too, with their claims."""
+    from divtok.paper.claims.listed import LISTED, unmade_findings
+    from divtok.paper.recipe import recipes
+
+    places = {said.text: (number, said) for number, said in enumerate(LISTED, start=1)}
+
+    def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
+        return [
+            {
+                **dataclasses.asdict(finding),
+                "verdict": finding.verdict,
+                "claim_number": place[0] if place else None,
+                "section": place[1].section if place else None,
+            }
+            for finding in found
+            for place in [places.get(finding.claim)]
+        ]
+
+    made: dict[str, dict[str, object]] = {
+        exhibit.recipe.name: {
             "recipe": exhibit.recipe.name,
             "tables": [dataclasses.asdict(table) for table in exhibit.tables],
             "figures": [display.values() for display in exhibit.figures],
-            "findings": [
-                {**dataclasses.asdict(finding), "verdict": finding.verdict}
-                for finding in exhibit.findings
-            ],
+            "findings": findings(exhibit.findings),
         }
         for exhibit in exhibits
+    }
+    unmade = [name for name in recipes() if everything and name not in made]
+    return [
+        *made.values(),
+        *(
+            {
+                "recipe": name,
+                "tables": [],
+                "figures": [],
+                "findings": findings(unmade_findings(name)),
+            }
+            for name in unmade
+        ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,18 @@ from divtok.evaluate.curves import CountPoint, accuracy_by_count
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.share_interval import share_interval
 from divtok.evaluate.sweep.counts import Counted
-from divtok.paper import claims
+from divtok.paper.claims import counts as claims
 from divtok.paper.exhibit import Exhibit, Finding
 from divtok.paper.figures import by_size, figure_title
 from divtok.paper.published_numbers import FACTS
 from divtok.paper.recipe import Recipe
-from divtok.paper.run_tables import Material, left_out, responses, short
+from divtok.paper.run_tables import FinishedRun, Material, left_out, responses, short
 from divtok.paper.trends import Trend
 from divtok.records import Interval
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
+# What the paper's figure of count and ratio is made of.
+PAPERS_GENERATOR, PAPERS_BENCHMARK = "Qwen/Qwen2.5-7B-Instruct", "math500"
 RATIO_BINS = 10
 HIGHEST = 10  # all higher counts are taken together
 NOTHING = "no pair has a theta and usable responses"
@@ -49,7 +51,7 @@ def count(recipe: Recipe, material: Material) -> Exhibit:
         drawn = sum(len(panel.lines) for panel in panels)  # one legend: no look twice
         panels.append(_count_panel(title, series, first=drawn))
         trends = [_count_trend(p) for p in pooled]
-        findings.append(_named(claims.falls_with_count(trends, "count"), title))
+        findings.append(claims.falls_with(claims.FALLS[dual], trends, "count"))
     about = f"{_responses(recipe, material, duals=(False, True))}; bars: 95 % intervals"
     display = PanelsDisplay("count", figure_title(recipe, material), (tuple(panels),), about)
     return Exhibit(
@@ -72,7 +74,6 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
     usual = all(run.config.score.tokens == "reasoning" for run in material.runs(recipe))
     those = "reasoning tokens" if usual else "tokens that can count"
     right = _panel("ratio", f"divergent tokens per 100 {those}", lines)
-    trends = [_count_trend(p) for p in pooled]
     about = f"{_responses(recipe, material, duals=(recipe.dual,))}; bars: 95 % intervals"
     rows = [
         (rows, theta)
@@ -84,11 +85,7 @@ def count_ratio(recipe: Recipe, material: Material) -> Exhibit:
         figures=(
             PanelsDisplay("count-ratio", figure_title(recipe, material), ((left, right),), about),
         ),
-        findings=(
-            claims.falls_with_count(trends, "count"),
-            claims.falls_with_count([bins.trend for bins in by_ratio], "ratio"),
-            claims.not_only_length(rows),
-        ),
+        findings=_ratio_findings(recipe, material, pooled, rows),
         caption=f"Right: {RATIO_BINS} quantile bins of the ratio, drawn at their mean; fewer where "
         "many responses share a ratio. Natural prevalence. "
         + _theta_note(recipe, material, duals=(recipe.dual,))
@@ -234,5 +231,44 @@ def _in_the_paper() -> str:
     )
 
 
-def _named(finding: Finding, where: str) -> Finding:
-    return replace(finding, claim=f"{finding.claim.removesuffix('.')} ({where}).")
+def _ratio_findings(
+    recipe: Recipe,
+    material: Material,
+    pooled: Sequence[Pooled],
+    scored: Sequence[tuple[Counted, float]],
+) -> tuple[Finding, ...]:
+    """`scored` are the responses under the pair that scores them, with the theta in use."""
+    by_count = [_count_trend(p) for p in pooled]
+    by_ratio = [_ratio_bins(p).trend for p in pooled]
+    reason = _not_the_papers(material.counted(recipe, dual=recipe.dual))
+    # Every pair reads the same responses.
+    whole = [rows for rows, _ in scored if len(rows)]
+    length = np.concatenate([rows.length for rows in whole] or [np.zeros(0, dtype=np.int64)])
+    correct = np.concatenate([rows.correct for rows in whole] or [np.zeros(0, dtype=bool)])
+    problem_id = [f"{rows.benchmark}/{name}" for rows in whole for name in rows.problem_id]
+    grown = [claims.Grown(p.name, p.count, p.reasoning, p.correct, p.problem_id) for p in pooled]
+    ratio_ends = ("ratio-lowest", "ratio-highest")
+    return (
+        claims.longer_is_worse(length, correct, problem_id),
+        claims.grows_with_length(grown),
+        claims.falls_with(claims.FALLS[recipe.dual], by_count, "count"),
+        claims.at_ends(claims.AT_COUNTS, by_count, ("count-zero", "count-many"), reason),
+        claims.falls_with(claims.FALLS_WITH_RATIO, by_ratio, "ratio"),
+        claims.at_ends(claims.AT_RATIOS, by_ratio, ratio_ends, reason),
+        claims.correlations(by_count, by_ratio, reason),
+        claims.not_only_length(scored),
+    )
+
+
+def _not_the_papers(chosen: Sequence[tuple[FinishedRun, Counted]]) -> str | None:
+    """Why the numbers of the paper's figure cannot be told from these responses."""
+    papers = {
+        (PAPERS_GENERATOR, PAPERS_BENCHMARK, f"Qwen/Qwen2.5-{size}-Instruct")
+        for size in ("1.5B", "3B", "14B", "32B")
+    }
+    if {(rows.generator, rows.benchmark, rows.q) for _, rows in chosen} == papers:
+        return None
+    return (
+        f"a number about {short(PAPERS_GENERATOR)} on {PAPERS_BENCHMARK} with its four "
+        "auxiliaries: to be told from responses of that generator"
+    )

@@ -8,6 +8,8 @@ from divtok.paper.recipe import Recipe
 from divtok.report.figures import Display
 from divtok.report.tables import ReportTable
 
+VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
@@ -40,7 +42,7 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+        return VERDICTS[self.holds]
 
 
 @dataclass(frozen=True, slots=True)

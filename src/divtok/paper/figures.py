@@ -6,7 +6,10 @@ import numpy as np
 
 from divtok.errors import DataError
 from divtok.evaluate.curves import reliability_of
-from divtok.paper import claims
+from divtok.paper.cells import Cell, Cells
+from divtok.paper.claims.pilot import PILOT
+from divtok.paper.claims.table_claims import found_in, of_recipe
+from divtok.paper.claims.whitebox import WHITEBOX
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.paper.recipe import Recipe
@@ -47,7 +50,7 @@ def pilot(recipe: Recipe, material: Material) -> Exhibit:
         about=f"{sum(sizes.values()):,} responses; means over benchmarks, balanced draws",
     )
     caption = "Mean over the benchmarks of balanced ECE. Lower is better."
-    findings = claims.found_in(cells_of(material.runs(recipe)), claims.PILOT)
+    findings = found_in(cells_of(material.runs(recipe)), of_recipe(PILOT, recipe.name))
     return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
 
 
@@ -73,9 +76,12 @@ def calibration(recipe: Recipe, material: Material) -> Exhibit:
         curves = [reliability_of(group, columns[name], run.protocol) for name in shown]
         title = f"{short(group.generator)} on {group.benchmark}"
         displays.append(ReliabilityDisplay.of(title, curves, about=MadeOf.of(group)))
+    shown_cells = [Cell(run.config.protocol_for(group.benchmark), group) for run, group in found]
+    cells = Cells(shown_cells, found[0][0].protocol)
     return Exhibit(
         recipe,
         figures=tuple(displays),
+        findings=found_in(cells, of_recipe(WHITEBOX, recipe.name)),
         caption=f"{found[0][0].protocol.describe()}. Blue: accuracy in each bin, mean and sd over "
         "draws. Orange: the same at natural prevalence, with 95 % intervals. Grey: share of "
         "responses. Dashed: perfect calibration.",

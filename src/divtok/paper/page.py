@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from divtok.paper.claims.listed import Judged, counted, judge
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.run_tables import FinishedRun, short
 from divtok.report.figures import Display, save_figure
@@ -48,15 +49,18 @@ def write_page(
     family: str | None,
     overrides: Sequence[str] = (),
     left_out: Sequence[str] = (),
+    everything: bool = False,
 ) -> Page:
     """`folder`/`name`.html, with tables/ and figures/ beside it; the page is written last.
 
-    `left_out` are sentences on what should be there and is not.
+    `left_out` are sentences on what should be there and is not. With `everything` every claim of
+    the paper has its row, whether an exhibit checks it or not.
     """
     for part in ("tables", "figures"):
         remove_orphans(folder / part)  # what a killed command left
     options = ([] if family is None else ["--family", family]) + list(overrides)
     shown_exhibits = [_exhibit(folder, exhibit, family, options) for exhibit in exhibits]
+    judged = judge(exhibits, everything=everything)
     style = resources.files("divtok.paper").joinpath("page.css").read_text("utf-8")
     text = _template().render(
         policy=_policy(style),
@@ -64,6 +68,8 @@ def write_page(
         title=visible(title),
         intro=_intro(family, len(exhibits)),
         exhibits=shown_exhibits,
+        claims=[_claim(one) for one in judged],
+        claims_counted=counted(judged),
         left_out=[visible(line) for line in left_out],
         runs={"head": _RUN_HEAD, "rows": [_run_row(run) for run in runs]},
     )
@@ -118,7 +124,12 @@ def _exhibit(
         "caption": visible(exhibit.caption),
         "command": visible(shlex.join(["divtok", "paper", recipe.name, *options])),
         "findings": [
-            replace(finding, claim=visible(finding.claim), number=visible(finding.number))
+            replace(
+                finding,
+                claim=visible(finding.claim),
+                number=visible(finding.number),
+                rule=visible(finding.rule),
+            )
             for finding in exhibit.findings
         ],
         "tables": [
@@ -129,6 +140,26 @@ def _exhibit(
             _figure(folder, display, _stem(recipe.name, i, len(exhibit.figures)), recipe.title)
             for i, display in enumerate(exhibit.figures)
         ],
+    }
+
+
+def _claim(one: Judged) -> dict[str, Any]:
+    """One row: what each recipe measured, one below the other where there are several."""
+    return {
+        "number": "" if one.number is None else str(one.number),
+        "section": visible(one.section),
+        "text": visible(one.said.text),
+        "verdict": one.verdict,
+        "found": [
+            {
+                "recipe": recipe,
+                "verdict": finding.verdict,
+                "number": visible(finding.number),
+                "rule": visible(finding.rule),
+            }
+            for recipe, finding in one.found
+        ],
+        "why": visible(one.why),
     }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError
-from divtok.evaluate.paired import Figure, mean_of
 from divtok.evaluate.sweep.counts import Counted
 from divtok.evaluate.sweep.surfaces import (
     Best,
@@ -16,7 +15,7 @@ from divtok.evaluate.sweep.surfaces import (
     sweep_lin,
     sweep_prod,
 )
-from divtok.paper import claims
+from divtok.paper import sweep_findings
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.figures import by_size, figure_title
 from divtok.paper.recipe import DEFAULT_VALUES, Recipe
@@ -29,14 +28,7 @@ from divtok.paper.run_tables import (
     responses,
     short,
 )
-from divtok.paper.swept import (
-    THETA_RESAMPLES,
-    Spread,
-    Swept,
-    ece_at,
-    resamples_of,
-    spread_of,
-)
+from divtok.paper.swept import Swept
 from divtok.report.maps import HeatMap, MapsDisplay
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 
@@ -83,7 +75,7 @@ def theta_map(recipe: Recipe, material: Material) -> Exhibit:
     )
     if at_edge:
         caption += f" At an end of the grid: {', '.join(at_edge)}."
-    findings = (claims.similar_across_auxiliaries(_as_figures(cells, pairs)),)
+    findings = sweep_findings.of_map(cells, pairs, dual=recipe.dual)
     return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
 
 
@@ -105,6 +97,7 @@ def theta_curves(recipe: Recipe, material: Material) -> Exhibit:
     return Exhibit(
         recipe,
         figures=(PanelsDisplay(_name(recipe), figure_title(recipe, material), (panels,), about),),
+        findings=sweep_findings.of_curves(chosen, dual=recipe.dual),
         caption=f"DTC lin, n = 10, auxiliary {short(smaller)}; theta in steps of 0.01; balanced "
         f"draws. {left_out(chosen)}",
     )
@@ -114,8 +107,6 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
     """ECE and AUROC against theta, for tokens chosen by JSD and by either KL."""
     chosen = [(run, rows) for run, rows in _chosen(recipe, material) if run.is_scored_pair(rows)]
     columns: list[tuple[Panel, ...]] = []
-    spreads: dict[str, Spread] = {}
-    resamples = resamples_of([rows for _, rows in chosen], resamples=THETA_RESAMPLES)
     for kind in PAPER_DIVERGENCES:
         curves = [
             (
@@ -125,15 +116,6 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
             )
             for run, rows in chosen
         ]
-        best = [
-            (rows, found)
-            for (_, rows), (_, _, surface) in zip(chosen, curves, strict=True)
-            if (found := best_theta(surface, 10)) is not None
-        ]
-        bins = chosen[0][0].protocol.bins if chosen else 0
-        spread = spread_of(best, kind, resamples, bins)
-        if spread is not None:
-            spreads[kind] = spread
         columns.append(_metric_panels(curves, 10, title=DIVERGENCES.get(kind).label))
     rows_of_panels = tuple(zip(*columns, strict=True))
     readers = dict.fromkeys(short(rows.q) for _, rows in chosen)
@@ -143,7 +125,7 @@ def divergence(recipe: Recipe, material: Material) -> Exhibit:
         figures=(
             PanelsDisplay(_name(recipe), figure_title(recipe, material), rows_of_panels, about),
         ),
-        findings=(claims.steadier_theta(spreads),),
+        findings=sweep_findings.of_divergences(chosen),
         caption="DTC lin, n = 10; every divergence in bits; balanced draws. " + left_out(chosen),
     )
 
@@ -200,26 +182,8 @@ def over_values(recipe: Recipe, material: Material) -> Exhibit:
     caption += left_out(members)
     if missing:
         caption += f" Without those that have no balanced draw: {', '.join(missing)}."
-    findings = (claims.near_minimum(compared, default),)
+    findings = sweep_findings.of_values(recipe, scored, compared)
     return Exhibit(recipe, figures=(display,), findings=findings, caption=caption)
-
-
-def _as_figures(
-    cells: Mapping[tuple[str, str], Best],
-    pairs: Mapping[tuple[str, str], Sequence[tuple[FinishedRun, Counted]]],
-) -> dict[tuple[str, str], tuple[Best, Figure]]:
-    """The lowest ECE of each cell of a map, resampled at the theta that gave it."""
-    resamples = resamples_of([rows for of in pairs.values() for _, rows in of])
-    found: dict[tuple[str, str], tuple[Best, Figure]] = {}
-    for pair, best in cells.items():
-        swept = [(rows, sweep_lin(rows, protocol=run.protocol), run) for run, rows in pairs[pair]]
-        figures = [
-            ece_at(resamples, rows, surface, best.theta, 10, run.protocol)
-            for rows, surface, run in swept
-            if surface.reason is None
-        ]
-        found[pair] = best, mean_of(figures)
-    return found
 
 
 def _name(recipe: Recipe) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from divtok.evaluate.metrics import Floats, bin_index
+from divtok.evaluate.metrics import Floats
 from divtok.evaluate.paired import Figure, Resamples, mean_of
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.sweep.counts import Counted
-from divtok.evaluate.sweep.surfaces import Best, Surface, lowest_index
+from divtok.evaluate.sweep.surfaces import Surface
+from divtok.paper.resampled_curves import A, B, Curve
 from divtok.score.estimators.dtc import linear_confidence
 
-A, B, N = 0.95, 0.05, 10  # of dtc_lin
 # Best thetas are searched anew in each resample, at hundreds of thetas.
 THETA_RESAMPLES = 200
 
@@ -76,65 +76,68 @@ def ece_at(
     protocol: Protocol,
 ) -> Figure:
     """The surface's ECE at one theta and one n or k."""
-    count = rows.at(theta)
-    if surface.estimator == "dtc_lin":
-        confidence = linear_confidence(count, n=value, a=A, b=B)
-    else:
-        confidence = np.power(rows.mean_prob, count + value)
     place = int(np.argmin(np.abs(surface.thetas - theta)))
     measured = float(surface.ece[place, surface.values.index(value)])
     problem = resamples.places(rows.benchmark, rows.problem_id)
+    confidence = _confidence(rows, surface, theta, value)
     return resamples.balanced_ece(measured, problem, confidence, rows.correct, protocol.bins)
 
 
-def spread_of(
-    groups: Sequence[tuple[Counted, Best]], divergence: str, resamples: Resamples, bins: int
-) -> Spread | None:
-    """`groups` are a benchmark's and generator's responses with the best theta found for them.
+def auroc_at(
+    resamples: Resamples, rows: Counted, surface: Surface, theta: float, value: int
+) -> Figure:
+    """The surface's AUROC at one theta and one n or k."""
+    place = int(np.argmin(np.abs(surface.thetas - theta)))
+    measured = float(surface.auroc[place, surface.values.index(value)])
+    problem = resamples.places(rows.benchmark, rows.problem_id)
+    confidence = _confidence(rows, surface, theta, value)
+    return resamples.auroc(measured, problem, confidence, rows.correct)
 
-    None where no benchmark has two generators.
-    """
-    by_benchmark: dict[str, list[tuple[Counted, Best]]] = {}
-    for rows, best in groups:
-        by_benchmark.setdefault(rows.benchmark, []).append((rows, best))
+
+def _confidence(rows: Counted, surface: Surface, theta: float, value: int) -> Floats:
+    count = rows.at(theta)
+    if surface.estimator == "dtc_lin":
+        return linear_confidence(count, n=value, a=A, b=B)
+    return np.power(rows.mean_prob, count + value)
+
+
+def density(resamples: Resamples, groups: Sequence[Counted], theta: float) -> Figure | None:
+    """The logarithm of divergent tokens over reasoning tokens; None where there are none."""
+    count = sum(int(rows.at(theta).sum()) for rows in groups)
+    tokens = sum(int(rows.reasoning.sum()) for rows in groups)
+    if not count or not tokens:
+        return None
+    problem = np.concatenate([resamples.places(r.benchmark, r.problem_id) for r in groups])
+    one = np.zeros(len(problem), dtype=np.int64)
+    counts = np.concatenate([rows.at(theta) for rows in groups]).astype(np.float64)
+    lengths = np.concatenate([rows.reasoning for rows in groups]).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.log(
+            resamples.summed(problem, one, 1, counts) / resamples.summed(problem, one, 1, lengths)
+        )[:, 0]
+    share[~np.isfinite(share)] = np.nan
+    figure = resamples.figure(float(np.log(count / tokens)), share, problem, problem >= 0)
+    return replace(figure, rarer=len(problem))
+
+
+def spread_of(curves: Sequence[Curve]) -> Spread | None:
+    """Of the curves of one divergence; None where no benchmark has two generators."""
+    by_benchmark: dict[str, list[Curve]] = {}
+    for curve in curves:
+        by_benchmark.setdefault(curve.benchmark, []).append(curve)
     used = [members for members in by_benchmark.values() if len(members) > 1]
     if not used:
         return None
-    measured = [_relative(np.array([[best.theta for _, best in of]])) for of in used]
-    searched = [
-        _relative(np.stack([_best_thetas(rows, divergence, resamples, bins) for rows, _ in of], 1))
-        for of in used
-    ]
-    rows = [rows for of in used for rows, _ in of]
-    problem = np.concatenate([resamples.places(r.benchmark, r.problem_id) for r in rows])
-    correct = np.concatenate([r.correct for r in rows])
-    figure = resamples.figure(float(np.mean(measured)), np.mean(searched, axis=0), problem, correct)
-    found = [best for of in used for _, best in of]
-    thetas = [best.theta for best in found]
-    edges = sum(best.at_edge for best in found)
-    return Spread(figure, min(thetas), max(thetas), edges, len(found))
+    best = [[curve.best_theta() for curve in of] for of in used]
+    measured = [_relative(np.array([[one.value for one in of]])) for of in best]
+    searched = [_relative(np.stack([one.resampled for one in of], axis=1)) for of in best]
+    together = mean_of([one for of in best for one in of])
+    figure = replace(together, value=float(np.mean(measured)), resampled=np.mean(searched, axis=0))
+    thetas = [one.value for of in best for one in of]
+    edges = sum(curve.best in (0, len(curve.thetas) - 1) for of in used for curve in of)
+    return Spread(figure, min(thetas), max(thetas), edges, len(thetas))
 
 
 def _relative(thetas: Floats) -> Floats:
     """[R] sd over mean of thetas [R, generators]."""
     return thetas.std(axis=1) / thetas.mean(axis=1)
-
-
-def _best_thetas(rows: Counted, divergence: str, resamples: Resamples, bins: int) -> Floats:
-    """[R] the theta of the lowest balanced ECE in each resample, NaN where a class is lacking."""
-    thetas, counts = rows.grid(divergence)
-    levels = N + 1
-    problem = resamples.places(rows.benchmark, rows.problem_id)
-    confidence = linear_confidence(np.arange(levels), n=N, a=A, b=B)
-    into_bins = np.equal.outer(bin_index(confidence, bins), np.arange(bins)).astype(np.float64)
-    level = np.minimum(counts, N) + levels * np.arange(len(thetas))
-    gap = np.zeros((len(resamples.times), len(thetas), bins))
-    for kind, share in ((rows.correct, 1 - confidence), (~rows.correct, -confidence)):
-        cells = len(thetas) * levels
-        number = resamples.summed(
-            np.repeat(problem[kind], len(thetas)), level[kind].ravel(), cells
-        ).reshape(-1, len(thetas), levels)
-        with np.errstate(invalid="ignore"):  # 0 / 0 where the class is not there
-            gap += (number * share) @ into_bins / number.sum(axis=2, keepdims=True) / 2
-    eces = np.abs(gap).sum(axis=2)
-    return np.array([np.nan if np.isnan(of).any() else thetas[lowest_index(of)] for of in eces])

@@ -8,7 +8,12 @@ from typing import Literal, NamedTuple
 
 from divtok.errors import DataError
 from divtok.evaluate.protocol import Protocol
-from divtok.paper import cells, claims
+from divtok.paper import cells
+from divtok.paper.claims.blackbox import BLACKBOX
+from divtok.paper.claims.blackbox import VERBALIZED as WITH_DTC
+from divtok.paper.claims.listed import open_findings
+from divtok.paper.claims.table_claims import found_in, of_recipe
+from divtok.paper.claims.whitebox import WHITEBOX as WHITEBOX_CLAIMS
 from divtok.paper.exhibit import Exhibit
 from divtok.paper.published_numbers import (
     NO_ESTIMATOR,
@@ -90,9 +95,8 @@ def whitebox(recipe: Recipe, material: Material) -> Exhibit:
         ),
         *_whitebox_beyond(everything, protocol),
     ]
-    return Exhibit(
-        recipe, tables=tuple(tables), findings=claims.found_in(cells_of(runs), claims.WHITEBOX)
-    )
+    findings = found_in(cells_of(runs), of_recipe(WHITEBOX_CLAIMS, recipe.name))
+    return Exhibit(recipe, tables=tuple(tables), findings=(*findings, *open_findings(recipe.name)))
 
 
 def blackbox(recipe: Recipe, material: Material) -> Exhibit:
@@ -107,7 +111,8 @@ def blackbox(recipe: Recipe, material: Material) -> Exhibit:
     ]
     table = _method_table("Black-box", rows, runs, ours, theirs, with_accuracy=True)
     tables = (table, *_blackbox_beyond(runs, ours))
-    return Exhibit(recipe, tables=tables, findings=claims.found_in(cells_of(runs), claims.BLACKBOX))
+    findings = found_in(cells_of(runs), of_recipe(BLACKBOX, recipe.name))
+    return Exhibit(recipe, tables=tables, findings=findings)
 
 
 def verbalized(recipe: Recipe, material: Material) -> Exhibit:
@@ -118,9 +123,8 @@ def verbalized(recipe: Recipe, material: Material) -> Exhibit:
     rows = [(protocol, *method) for protocol in _protocols(runs) for method in _WITH_DTC]
     title = "Stated confidence with DTC"
     table = _method_table(title, rows, runs, ours, theirs, with_accuracy=False)
-    return Exhibit(
-        recipe, tables=(table,), findings=claims.found_in(cells_of(runs), claims.VERBALIZED)
-    )
+    findings = found_in(cells_of(runs), of_recipe(WITH_DTC, recipe.name))
+    return Exhibit(recipe, tables=(table,), findings=findings)
 
 
 def cells_of(runs: Sequence[FinishedRun]) -> cells.Cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import atanh, tanh
 
 import numpy as np
@@ -32,6 +32,7 @@ class Trend:
     accuracy: tuple[float, ...]
     n: tuple[int, ...]
     correlation: Figure | None
+    ends: tuple[Figure, ...] = ()  # accuracy at the first and the last of the levels given
 
     @classmethod
     def of(
@@ -52,6 +53,7 @@ class Trend:
             tuple(float(right[i] / number[i]) for i in there),
             tuple(int(number[i]) for i in there),
             _correlation(np.asarray(level, dtype=np.float64), which, correct, problem_id),
+            tuple(_accuracy(which == at, correct, problem_id) for at in (0, len(level) - 1)),
         )
 
     def compared(self) -> Compared:
@@ -88,6 +90,21 @@ def _correlation(
     value = float(_pearson(level[kept], measured[None, :])[0])
     resampled = np.arctanh(np.clip(_pearson(level[kept], accuracy), -_MOST, _MOST))
     return resamples.figure(atanh(min(_MOST, max(-_MOST, value))), resampled, problem, right)
+
+
+def _accuracy(inside: Bools, correct: Bools, problem_id: Sequence[str]) -> Figure:
+    """Accuracy over some of the responses; where there are none it is not defined."""
+    resamples = Resamples([("", problem_id)])
+    problem = resamples.places("", problem_id)[inside]
+    right, one = correct[inside], np.zeros(int(inside.sum()), dtype=np.int64)
+    value = float(right.mean()) if len(right) else float("nan")
+    with np.errstate(invalid="ignore"):  # a resample without any
+        share = (
+            resamples.summed(problem, one, 1, right.astype(np.float64))
+            / resamples.summed(problem, one, 1)
+        )[:, 0]
+    # An accuracy near 1 has few wrong responses, and is no worse known for it.
+    return replace(resamples.figure(value, share, problem, right), rarer=len(right))
 
 
 def _pearson(level: Floats, accuracy: Floats) -> Floats:
