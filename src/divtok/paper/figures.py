@@ -16,6 +16,7 @@ from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, short
 from divtok.paper.tables import cells_of
 from divtok.planning.model_sizes import find_model
+from divtok.protocols.wording import kind_of
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import MadeOf, ReliabilityDisplay
 from divtok.report.tables import in_order
@@ -76,7 +77,9 @@ def calibration(recipe: Recipe, material: Material) -> Exhibit:
         curves = [reliability_of(group, columns[name], run.protocol) for name in shown]
         title = f"{short(group.generator)} on {group.benchmark}"
         displays.append(ReliabilityDisplay.of(title, curves, about=MadeOf.of(group)))
-    shown_cells = [Cell(run.config.protocol_for(group.benchmark), group) for run, group in found]
+    shown_cells = [
+        Cell(kind_of(run.config.protocol_for(group.benchmark)), group) for run, group in found
+    ]
     cells = Cells(shown_cells, found[0][0].protocol)
     return Exhibit(
         recipe,

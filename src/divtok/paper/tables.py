@@ -130,7 +130,7 @@ def verbalized(recipe: Recipe, material: Material) -> Exhibit:
 def cells_of(runs: Sequence[FinishedRun]) -> cells.Cells:
     """What the claims about a table compare."""
     found = [
-        cells.Cell(run.config.protocol_for(group.benchmark), group)
+        cells.Cell(kind_of(run.config.protocol_for(group.benchmark)), group)
         for run in runs
         for group in run.groups
     ]
