@@ -44,6 +44,7 @@ CONFIDENCE = {
     "theta": "theta",
     "generator": "generator",
     "estimator": "estimator",
+    "tokens": "counted",
     "parameters": "param",
 }
 CONFIDENCES = {

@@ -60,7 +60,7 @@ def test_some_failed_rows_end_a_run_with_3(
         "4 rows could not be made; the first: trace: the response has no tokens. "
         "Trying again would give the same."
     )
-    assert "ECE (%" in said.out
+    assert "ECE on balanced draws (%" in said.out
     assert len(Run.open(tmp_path).evaluations.read()) == 16
 
 

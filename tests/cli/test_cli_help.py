@@ -91,7 +91,10 @@ def test_a_shell_completes_nothing_where_there_are_no_runs(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_is_of_the_program_divtok(shell: str, divtok: Command) -> None:
-    said = divtok("--show-completion", shell)
+def test_the_completion_is_of_the_program_divtok(
+    shell: str, divtok: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
+    said = divtok("--show-completion")
     assert said.code == 0
     assert "_DIVTOK_COMPLETE" in said.out

@@ -344,7 +344,7 @@ def test_a_log_with_verdicts_alone_can_be_evaluated(divtok: Command, tmp_path: P
     assert "verdicts of 'correct': incorrect (3), correct (3)" in said.out
     assert "no gold answers: --verdict theirs takes these verdicts as grades" in said.out
     said = divtok("score", run, *PAIR)
-    assert f"divtok grade {run} --verdict theirs takes them" in said.err
+    assert f"divtok grade {run} --verdict theirs" in said.err
     said = divtok("score", run, *PAIR, "--verdict", "theirs")
     assert said.code == 0, said.err
     assert {(e.n, e.accuracy) for e in Run.open(run).evaluations.read()} == {(6, 0.5)}

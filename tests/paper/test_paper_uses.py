@@ -45,7 +45,9 @@ def test_a_figure_of_counts_asks_for_its_generator_benchmark_and_pairs() -> None
     assert pairs(fit) == pairs(named_runs("fit-qwen2.5")[0].config)
     for config in found.values():
         assert needed_evidence(config) == []
-    assert [spec.name for spec in chosen_estimators(black)] == ["dtc_lin", "dtc_prod"]
+    chosen = {spec.name for spec in chosen_estimators(black)}
+    assert {"dtc_lin", "dtc_prod"} <= chosen
+    assert "prm" not in chosen
 
 
 def test_the_fitting_set_is_read_by_the_pairs_it_is_for() -> None:

@@ -68,7 +68,7 @@ def test_a_repr_of_the_messages_may_stand_in_front_of_foreign_text() -> None:
     tokenizer = load_tokenizer(READER)
     config = load_config(None, ["trace.reader=divtok/tiny-0.9m", "trace.prompt=repr"])
     given = a_trajectory("divtok/tiny-0.5m")
-    (row,) = as_read_by(READER, [given], {("b", "1"): QUESTION}, config)
+    (row,) = as_read_by(READER, [given], {("b", "1"): QUESTION}, config).rows
     asked = tokenizer.decode(list(row.prompt_ids))
     messages = ast.literal_eval(asked.removeprefix(tokenizer.bos_token or ""))
     assert [message["role"] for message in messages] == ["system", "user"]

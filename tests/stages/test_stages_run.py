@@ -119,7 +119,9 @@ def test_the_manifest_names_what_the_rows_depend_on(tmp_path: Path) -> None:
     finish(run, config)
     manifest = run.manifest() or {}
     assert json.loads((tmp_path / "manifest.json").read_text()).keys() == {*manifest, "divtok"}
-    assert set(manifest) == {"problems", "generate", f"trace {GENERATOR} {AUXILIARY}", "score"}
+    assert set(manifest) == {
+        *("problems", "generate", f"trace {GENERATOR} {AUXILIARY}", "score", "read"),
+    }
     assert set(manifest["problems"]["benchmarks"]) == {"arith-easy", "arith-medium"}
     assert manifest["generate"]["seed"] == 3
     pair = manifest[f"trace {GENERATOR} {AUXILIARY}"]

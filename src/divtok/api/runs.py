@@ -42,6 +42,7 @@ class RunKeys(TypedDict, total=False):
     benchmark_protocols: Mapping[str, str | Path]
     benchmark_graders: Mapping[str, str]
     protocol: str | Path | None
+    wordings: Mapping[str, Settings]
     limit: int | None
     subset_seed: int | None
     samples: int | None
@@ -58,6 +59,7 @@ class RunKeys(TypedDict, total=False):
     grade: Settings
     trace: Settings
     evidence: Settings
+    prm: Settings
     score: Settings
     evaluate: Settings
     generator: str | Sequence[str]

@@ -138,7 +138,9 @@ class Layout(Generic[R]):
         fields = [field for field in self.schema if names is None or field.name in names]
         for field in fields:
             if field.nullable and field.name not in table.column_names:
-                table = table.append_column(field, pa.nulls(len(table), field.type))
+                # Not pa.nulls, in which the parts of a struct would be null, too.
+                missing = pa.array([None] * len(table), field.type)
+                table = table.append_column(field, missing)
         known = self.schema.names
         fields += [field for field in table.schema if field.name not in known]
         schema = pa.schema(fields, metadata=self.schema.metadata)
