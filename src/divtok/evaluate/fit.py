@@ -15,7 +15,7 @@ import numpy as np
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
-from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, Protocol
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.sweep.counts import CountGrid, checked_grid, count_above
 from divtok.evaluate.sweep.grid import draws_of, linear_figures
@@ -30,8 +30,6 @@ OBJECTIVES = ("dtc_lin",)
 
 # An interval over more than this share of the grid's span determines theta hardly at all.
 WIDE_SHARE = 0.5
-# With fewer of a class in a balanced draw the curve is mostly chance.
-FEWEST_DRAWN = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +101,11 @@ class ThetaFit:
                 f"Theta is hardly determined by these {of}: its interval, {low} to {high}, spans "
                 f"more than half of the grid from {first} to {last}; {more}"
             )
-        if self.n_balanced < FEWEST_DRAWN:
+        if self.n_balanced < FEWEST_OF_A_CLASS:
             few = "wrong" if 2 * self.wrong <= self.n else "right"
             found.append(
                 f"The balanced draws hold {self.n_balanced} responses of a class, fewer than "
-                f"{FEWEST_DRAWN}, because so few are {few}: the curve is mostly chance; {more}"
+                f"{FEWEST_OF_A_CLASS}, because so few are {few}: the curve is mostly chance; {more}"
             )
         if self.at_edge:
             found.append("Theta lies at the edge of the grid: the best one may lie beyond it.")

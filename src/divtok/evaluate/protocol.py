@@ -24,6 +24,11 @@ from divtok.records import Evaluation, Interval, Reason, Verdict
 # Such values have an order but no scale, hence no ECE.
 RANKING_ONLY = Reason("ranking_only", "ranking only")
 
+# Fewer responses than these are no result: chance alone moves a share, an ECE or an AUROC of so
+# many by 13 points and more.
+FEWEST_OF_A_CLASS = 30  # in a balanced draw
+FEWEST_RESPONSES = 60  # at natural prevalence
+
 
 @dataclass(frozen=True, slots=True)
 class Protocol:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from divtok.errors import DataError
 from divtok.evaluate.overall import Overall
-from divtok.evaluate.protocol import RANKING_ONLY, Protocol
+from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, FEWEST_RESPONSES, RANKING_ONLY, Protocol
 from divtok.records import Evaluation, Scalar, reason_kind
 from divtok.report.read_on import read_on
 from divtok.report.tables import (
@@ -34,11 +34,6 @@ from divtok.report.tables import (
 from divtok.score.facts import COUNTED_WORDS
 
 Metric = Literal["natural_ece", "brier", "ece", "auroc"]
-
-# Fewer responses than these are no result: chance alone moves a share, an ECE or an AUROC of so
-# many by 13 points and more.
-FEWEST_OF_A_CLASS = 30
-FEWEST_RESPONSES = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from divtok.evaluate.overall import Overall
-from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, FEWEST_RESPONSES, Protocol
 from divtok.records import Evaluation
-from divtok.report.metric_table import (
-    FEWEST_OF_A_CLASS,
-    FEWEST_RESPONSES,
-    how_balanced,
-    how_counted,
-    mean_of,
-)
+from divtok.report.metric_table import how_balanced, how_counted, mean_of
 from divtok.report.tables import (
     Better,
     Bounded,

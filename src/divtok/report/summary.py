@@ -12,9 +12,9 @@ from statistics import fmean
 from divtok.evaluate.equal_length import CountAtEqualLength
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.overall import Overall
-from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, Protocol
 from divtok.records import Evaluation
-from divtok.report.metric_table import FEWEST_OF_A_CLASS, METRICS
+from divtok.report.metric_table import METRICS
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.render import shown, to_markdown
 from divtok.report.tables import (
