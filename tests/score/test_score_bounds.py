@@ -21,7 +21,7 @@ from divtok.score.scoring import score_evidence, score_trace
 
 GIVEN: dict[str, Scalar] = {"theta": 0.5, "n": 10, "a": 0.95, "b": 0.05, "k": 4}
 GIVEN |= {"c_global": 0.5}
-DIVERGENCE_BASED = ("dtc_lin", "dtc_prod", "verbalized_dtc")
+DIVERGENCE_BASED = ("dtc_lin", "dtc_prod", "dtc_weighted", "verbalized_dtc")
 # Those that a trace with bounds leaves without a value, and the column that lacks.
 EXACT_ONLY = {
     "entropy": "entropy_p",
@@ -72,6 +72,7 @@ FOUR = bounded(LOW, HIGH, prob=[0.5] * 4)  # counts: at least 1, at most 3, by t
     [
         ("dtc_lin", 0.95 - 0.27, 0.95 - 0.18, 0.95 - 0.09),
         ("dtc_prod", 0.5**7, 0.5**6, 0.5**5),
+        ("dtc_weighted", 0.5**2.7, 0.5**2.0, 0.5**1.3),
         ("verbalized_dtc", 0.5**7, 0.5**6, 0.5**5),
     ],
 )

@@ -72,6 +72,7 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "self_certainty_reverse": ("entropy_p",),
         "dtc_lin": ("jsd_bits",),
         "dtc_prod": ("jsd_bits", "logprob_p"),
+        "dtc_weighted": ("jsd_bits", "logprob_p"),
         "relevance": ("logprob_p", "relevance"),
         "basecal": ("base",),
         "basecal_proj": ("projected",),

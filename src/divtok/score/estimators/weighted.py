@@ -1,0 +1,42 @@
+"""The divergence-weighted likelihood: the generator's own surprise where the auxiliary disagrees.
+
+A response is unlikely for two reasons. There are many ways to say a thing: both models know that,
+so their distributions agree there. Or the generator does not know: the weaker model knows less, so
+they disagree. The likelihood mixes both, and the count of divergent tokens throws the likelihood
+away; their product keeps the second reason alone, without a theta.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.records import Trace
+from divtok.score.registry import Range, estimator
+
+# Of one response; above it the confidence of a single token would be 0 in float64.
+RANGES: dict[str, Range] = {"rate": (0.0, 1000.0)}
+
+
+def weighted_surprise(trace: Trace) -> npt.NDArray[np.float64]:
+    """[T] jsd_bits * -ln p(x) of the reasoning tokens, in bits x nats; 0 of all others."""
+    bits = trace.jsd_bits.astype(np.float64)
+    surprise = -trace.logprob_p.astype(np.float64)
+    return np.where(trace.reasoning(), bits * surprise, 0.0)
+
+
+def running_confidence(trace: Trace, *, rate: float = 1.0) -> npt.NDArray[np.float64]:
+    """[T] dtc_weighted of the response up to and with each token: it never rises."""
+    return np.exp(-rate * np.cumsum(weighted_surprise(trace)))
+
+
+@estimator(
+    "dtc_weighted",
+    needs=("jsd_bits", "logprob_p"),
+    label="DTC weighted",
+    order=195,
+    ranges=RANGES,
+)
+def dtc_weighted(trace: Trace, *, rate: float = 1.0) -> float:
+    """Likelihood weighted by divergence: exp(-rate * sum of jsd_bits * -ln p), reasoning alone."""
+    return float(np.exp(-rate * weighted_surprise(trace).sum()))
