@@ -82,6 +82,7 @@ def counted_at(thetas: Sequence[float], steep: float, *, generator: str, seed: i
         length=np.full(n, 9),
         reasoning=np.full(n, 9),
         mean_prob=np.full(n, 0.9),
+        weighted=np.zeros(n),
         thetas={"jsd": np.asarray(thetas, dtype=np.float64)},
         counts={"jsd": counts},
         excluded=0,

@@ -227,7 +227,12 @@ def test_fit_and_sweep_of_rows_are_those_of_the_run(
         divtok.fit(as_stored, ordered["verdict"], ["one"])
     swept = divtok.sweep(found, rows["verdict"], n=(5, 10), k=(4, 2))
     known_rows = run.sweep(n=(5, 10), k=(4, 2))
-    both = list(zip(swept, known_rows, strict=True))
+    both = [
+        (row, known)
+        for row, known in zip(swept, known_rows, strict=True)
+        if row.estimator != "dtc_weighted"
+    ]
+    assert len(swept) > len(both)
     assert [(row.estimator, row.value) for row, _ in both] == [
         *(("dtc_lin", 5), ("dtc_lin", 10), ("dtc_prod", 4), ("dtc_prod", 2))
     ]

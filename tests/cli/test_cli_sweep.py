@@ -17,6 +17,7 @@ from console import Command
 
 from divtok.cli.sweep import OPTIMISTIC
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_USAGE
+from divtok.evaluate.sweep.rates import RATES
 from divtok.records import Grade, Verdict
 from divtok.stages.stored import stored_config
 from divtok.store.run import Run
@@ -50,6 +51,11 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     return json.loads(text)
 
 
+def of_thetas(text: str) -> list[dict[str, Any]]:
+    """The rows of what has a theta."""
+    return [row for row in rows_of(text) if row["estimator"] != "dtc_weighted"]
+
+
 def grid_of(folder: Path) -> list[dict[str, str]]:
     with (folder / "report" / "tables" / "sweep.csv").open(newline="") as stream:
         return list(csv.DictReader(stream))
@@ -64,7 +70,7 @@ def test_figures_at_the_runs_theta_are_those_that_evaluate_prints(
         (row["benchmark"], row["estimator"]): row
         for row in rows_of(divtok("evaluate", folder, "--json").out)
     }
-    rows = [row for row in rows_of(swept.out) if row["benchmark"] is not None]
+    rows = [row for row in of_thetas(swept.out) if row["benchmark"] is not None]
     assert len(rows) == 4
     theta = stored_config(Run.open(folder)).theta
     for row in rows:
@@ -78,7 +84,7 @@ def test_figures_at_the_runs_theta_are_those_that_evaluate_prints(
 
 
 def test_the_mean_over_benchmarks_comes_last(folder: Path, divtok: Command) -> None:
-    rows = rows_of(divtok("sweep", folder, "--json").out)
+    rows = of_thetas(divtok("sweep", folder, "--json").out)
     assert [(row["benchmark"], row["estimator"]) for row in rows] == [
         ("arith-easy", "dtc_lin"),
         ("arith-easy", "dtc_prod"),
@@ -91,6 +97,28 @@ def test_the_mean_over_benchmarks_comes_last(folder: Path, divtok: Command) -> N
         for name in ("ece", "auroc"):
             both = [row["at_run_theta"][name] for row in (easy, medium)]
             assert mean["at_run_theta"][name] == pytest.approx(sum(both) / 2, abs=1e-12)
+
+
+def test_rates_come_beside_the_one_in_use(folder: Path, divtok: Command) -> None:
+    evaluated = {
+        (row["benchmark"], row["estimator"]): row
+        for row in rows_of(divtok("evaluate", folder, "--json").out)
+    }
+    rows = rows_of(divtok("sweep", folder, "--json").out)
+    rates = [row for row in rows if row["estimator"] == "dtc_weighted"]
+    for benchmark in ("arith-easy", "arith-medium"):
+        found = [row for row in rates if row["benchmark"] == benchmark]
+        assert found[0]["value"] == 1.0  # the one in use
+        for name in ("ece", "auroc"):
+            expected = evaluated[benchmark, "dtc_weighted"][name]
+            assert found[0]["best"][name] == pytest.approx(expected, abs=1e-12)
+        assert found[-1]["lowest"]
+        grid = [row for row in grid_of(folder) if row["benchmark"] == benchmark]
+        lowest = min(float(row["ece"]) for row in grid if row["estimator"] == "dtc_weighted")
+        assert found[-1]["best"]["ece"] == lowest
+    said = divtok("sweep", folder).out
+    assert "(lowest)" in said
+    assert "dtc_weighted takes no theta" in said
 
 
 def test_the_whole_grid_is_written(folder: Path, divtok: Command) -> None:
@@ -109,7 +137,12 @@ def test_the_whole_grid_is_written(folder: Path, divtok: Command) -> None:
                 found = [row for row in grid if tuple(row[name] for name in names) == wanted]
                 assert [float(row["theta"]) for row in found] == expected
                 assert all(0 <= float(row["ece"]) <= 1 for row in found)
-    assert len(grid) == 2 * 3 * sum(map(len, thetas.values()))
+    rates = [row for row in grid if row["estimator"] == "dtc_weighted"]
+    assert len(grid) - len(rates) == 2 * 3 * sum(map(len, thetas.values()))
+    for benchmark in ("arith-easy", "arith-medium"):
+        found = [row for row in rates if row["benchmark"] == benchmark]
+        assert [float(row["value"]) for row in found] == list(RATES)
+        assert {(row["divergence"], row["theta"]) for row in found} == {("jsd", "")}
 
 
 def test_the_best_theta_is_the_lowest_of_the_grid(folder: Path, divtok: Command) -> None:
@@ -193,4 +226,4 @@ def test_no_model_library_is_needed(folder: Path) -> None:
         text=True,
         check=True,
     )
-    assert len(rows_of(done.stdout)) == 6
+    assert len(of_thetas(done.stdout)) == 6

@@ -16,6 +16,7 @@ from divtok.evaluate.sweep.counts import Counted, count_above
 from divtok.records import Trace
 from divtok.score.estimators.dtc import dtc_lin, dtc_prod
 from divtok.score.estimators.likelihood import mean_prob
+from divtok.score.estimators.weighted import dtc_weighted
 
 
 def random_trace(rng: np.random.Generator, *, answer: bool = True) -> Trace:
@@ -70,6 +71,7 @@ def counted_of(
         length=np.array([len(trace) for trace in traces], dtype=np.int64),
         reasoning=np.array([mask.sum() for mask in masks], dtype=np.int64),
         mean_prob=np.array([mean_prob(trace) for trace in traces], dtype=np.float64),
+        weighted=np.array([-np.log(dtc_weighted(trace)) for trace in traces], dtype=np.float64),
         thetas={name: np.array(grid) for name, grid in grids.items()},
         counts=counts,
         excluded=0,

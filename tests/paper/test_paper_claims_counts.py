@@ -104,6 +104,7 @@ def counted(count: Any, length: Any, correct: Any, benchmark: str = "bench") -> 
         length=np.array(length, dtype=np.int64),
         reasoning=np.array(length, dtype=np.int64),
         mean_prob=np.full(n, 0.9),
+        weighted=np.zeros(n),
         thetas={"jsd": np.array([0.5])},
         counts={"jsd": np.array(count, dtype=np.int32)[:, None]},
         excluded=0,

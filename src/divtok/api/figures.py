@@ -22,6 +22,7 @@ from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.protocol import Protocol, balanced_figures, evaluate_group
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
 from divtok.evaluate.sweep.counts import count_traces, grids_with
+from divtok.evaluate.sweep.rates import rates_with
 from divtok.records import Evaluation, Grade, Trace, Verdict
 from divtok.stages.swept import SweptRow, sweep_all, swept_rows
 
@@ -208,11 +209,14 @@ def sweep(
     k: int | Sequence[int] = (4,),
     a: float = 0.95,
     b: float = 0.05,
+    rate: float = 1.0,
     draws: int = 5,
     cap: int = 500,
     bins: int = 20,
 ) -> Records[SweptRow]:
     """The best theta of dtc_lin for each n and of dtc_prod for each k, beside the one in use.
+
+    Likewise the best rate of dtc_weighted, which takes no theta, beside `rate`.
 
     Reads no model. A theta that is chosen on the rows it is judged by looks better than it is.
     `Run.sweep` is the same for a run.
@@ -223,7 +227,7 @@ def sweep(
         >>> rows = [("What is 1 + 1?", "1 + 1 = 2."), ("What is 1 + 1?", "Well, who knows!")]
         >>> found = divtok.confidences(rows, pair=pair, progress=False)
         >>> [(row.estimator, row.value) for row in divtok.sweep(found, [True, False], n=(5, 10))]
-        [('dtc_lin', 5), ('dtc_lin', 10), ('dtc_prod', 4)]
+        [('dtc_lin', 5), ('dtc_lin', 10), ('dtc_prod', 4), ('dtc_weighted', 1.0)]
     """
     outcomes = _decided(correct)
     used = [
@@ -240,8 +244,18 @@ def sweep(
         excluded=len(outcomes) - len(used),
     )
     protocol = Protocol(draws=draws, cap=cap, bins=bins)
-    swept = sweep_all([counted], names, n=_several(n), k=_several(k), a=a, b=b, protocol=protocol)
-    return Records(SweptRow, (row for s in swept for row in swept_rows(s, confidences.theta)))
+    swept = sweep_all(
+        [counted],
+        names,
+        n=_several(n),
+        k=_several(k),
+        a=a,
+        b=b,
+        rates=rates_with(rate),
+        protocol=protocol,
+    )
+    rows = (row for s in swept for row in swept_rows(s, confidences.theta, rate))
+    return Records(SweptRow, rows)
 
 
 def _several(given: Any) -> list[Any]:

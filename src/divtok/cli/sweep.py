@@ -1,4 +1,4 @@
-"""The verb sweep: what other thetas, n, k and divergences would have given, from stored traces."""
+"""The verb sweep: what other thetas, n, k and rates would have given, from stored traces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def sweep(
 ) -> None:
     """ECE and AUROC at every theta, from a run's stored traces: no model is loaded.
 
-    Prints the theta with the lowest ECE beside the run's own, and writes the whole grid to
+    Prints the theta with the lowest ECE beside the run's own, and the rate of dtc_weighted, which
+    takes no theta, likewise; writes the whole grid to
     report/tables/sweep.csv of the run. Thetas are in bits, for KL divergences, too, unless the
     divergence has another unit.
     """
@@ -72,7 +73,9 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
             if row["reason"] is not None:
                 put_filled(f"{_benchmark(row)}, {_estimator(row)}: no figures, {row['reason']}.")
     if any(row["best"] is not None and row["best"]["at_edge"] for row in rows):
-        put_filled("*: at the edge of the grid; the best theta may lie beyond it.")
+        put_filled("*: at the edge of the grid; a better value may lie beyond it.")
+    if any(row["lowest"] for row in rows):
+        put_filled("dtc_weighted takes no theta; 'lowest' is the rate with the lowest ECE.")
 
 
 def _table(title: str, rows: Sequence[dict[str, Any]]) -> ReportTable:
@@ -100,12 +103,13 @@ def _benchmark(row: dict[str, Any]) -> str:
 
 
 def _estimator(row: dict[str, Any]) -> str:
-    return f"{row['estimator']} {row['parameter']}={row['value']}"
+    lowest = " (lowest)" if row["lowest"] else ""
+    return f"{row['estimator']} {row['parameter']}={row['value']:g}{lowest}"
 
 
 def _theta(best: dict[str, Any] | None) -> str:
-    if best is None:
-        return "—"
+    if best is None or "theta" not in best:
+        return "—" + ("*" if best is not None and best["at_edge"] else " ")
     on_grid = round(best["theta"], 2) == best["theta"]  # the run's own theta need not be
     return f"{best['theta']:{'.2f' if on_grid else 'g'}}" + ("*" if best["at_edge"] else " ")
 

@@ -25,8 +25,10 @@ from divtok.evaluate.sweep.counts import (
     checked_grid,
     count_above,
 )
+from divtok.evaluate.sweep.rates import RateCurve
 from divtok.evaluate.sweep.surfaces import Surface
 from divtok.records import PER_TOKEN_FIELDS, CountedTokens, FloatArray, Verdict, leave_out
+from divtok.score.estimators.weighted import weighted
 from divtok.stages.missing import not_graded
 from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
@@ -63,6 +65,7 @@ class _Part:
     length: Ints
     reasoning: Ints
     mean_prob: Floats
+    weighted: Floats
     counts: dict[str, CountGrid]
 
 
@@ -88,9 +91,9 @@ def counted(
         sizes[response.group] = sizes.get(response.group, 0) + 1
     traced: dict[tuple[Group, Pair], None] = {}
     parts: list[_Part] = []
-    columns = ("key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p")
-    counted_columns = [DIVERGENCES.get(name).column for name in thetas]
-    for table in run.traces.columns([*columns, *counted_columns]):
+    columns = ["key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p", "jsd_bits"]
+    columns += [DIVERGENCES.get(name).column for name in thetas]
+    for table in run.traces.columns(list(dict.fromkeys(columns))):
         rows = list(_traced(run, table, responses, pairs))
         traced |= dict.fromkeys((row.response.group, row.pair) for row in rows)
         usable = [row for row in rows if row.ok and row.response.usable]
@@ -103,10 +106,10 @@ def counted(
     return list(_grouped(parts, order, thetas, sizes))
 
 
-def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface]]) -> Path:
+def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface | RateCurve]]) -> Path:
     """Every figure of these surfaces as report/tables/sweep.csv of the run. Takes the lock.
 
-    Fractions at full precision; an empty cell where there is no figure.
+    Fractions at full precision; an empty cell where there is no figure, and no theta.
     """
     from divtok.report.text import csv_text
     from divtok.screen import visible
@@ -117,6 +120,11 @@ def write_sweep(run: Run, rows: Iterable[tuple[Counted, str, Surface]]) -> Path:
     for group, divergence, surface in rows:
         names = (group.benchmark, group.generator, group.p, group.q)
         first = [*(csv_text(visible(name)) for name in names), divergence]
+        if isinstance(surface, RateCurve):
+            rates = zip(surface.rates, surface.ece, surface.auroc, strict=True)
+            named = [*first, "dtc_weighted", "rate"]
+            writer.writerows([*named, _cell(r), "", _cell(e), _cell(a)] for r, e, a in rates)
+            continue
         for at, value in enumerate(surface.values):
             swept = [*first, surface.estimator, surface.parameter, value]
             figures = zip(surface.thetas, surface.ece[:, at], surface.auroc[:, at], strict=True)
@@ -223,7 +231,10 @@ def _count_shard(
                 next_step="Trace anew in another run.",
             )
         counts[name] = count_above(values[reasoning], kept_row, len(rows), kind.stored_thetas(grid))
-    probability = np.split(np.exp(logprob.astype(np.float64)), np.cumsum(length)[:-1])
+    ends = np.cumsum(length)[:-1]
+    probability = np.split(np.exp(logprob.astype(np.float64)), ends)
+    bits, _ = _flat(table.column("jsd_bits"))
+    surprise = np.split(weighted(bits, logprob, reasoning), ends)
     return _Part(
         responses=[found.response for found in rows],
         pairs=[found.pair for found in rows],
@@ -231,6 +242,7 @@ def _count_shard(
         reasoning=np.bincount(kept_row, minlength=len(rows)),
         # Row by row, for that is how a single trace is summed: the last bit decides on ties.
         mean_prob=np.array([np.mean(row) for row in probability], dtype=np.float64),
+        weighted=np.array([row.sum() for row in surprise], dtype=np.float64),
         counts=counts,
     )
 
@@ -291,6 +303,7 @@ def _grouped(
             length=whole.length[index],
             reasoning=whole.reasoning[index],
             mean_prob=whole.mean_prob[index],
+            weighted=whole.weighted[index],
             thetas=dict(thetas),
             counts={name: counts[index] for name, counts in whole.counts.items()},
             excluded=sizes[group] - len(rows),
@@ -305,6 +318,7 @@ def _joined(parts: Sequence[_Part], thetas: Mapping[str, Floats]) -> _Part:
         length=np.concatenate([none, *(part.length for part in parts)]),
         reasoning=np.concatenate([none, *(part.reasoning for part in parts)]),
         mean_prob=np.concatenate([np.empty(0), *(part.mean_prob for part in parts)]),
+        weighted=np.concatenate([np.empty(0), *(part.weighted for part in parts)]),
         counts={
             name: np.concatenate(
                 [np.empty((0, len(grid)), np.int32), *(part.counts[name] for part in parts)]

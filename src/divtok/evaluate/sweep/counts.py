@@ -1,7 +1,7 @@
 """Divergent tokens counted at every theta of a grid at once, for whole groups of responses.
 
 What sweeps, theta curves and maps are made of. Takes plain arrays of divergences and counts them;
-knows no file, no confidence and no metric.
+knows no file and no metric.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import FloatArray, Trace
+from divtok.score.estimators.weighted import weighted_surprise
 
 CountGrid = npt.NDArray[np.int32]
 
@@ -49,6 +50,7 @@ class Counted:
     length: Ints  # [N] response tokens
     reasoning: Ints  # [N] reasoning tokens, those that can count
     mean_prob: Floats  # [N] mean probability that p gives to the response tokens
+    weighted: Floats  # [N] the sum that dtc_weighted is the exponential of, at a rate of 1
     thetas: Mapping[str, Floats]  # [G] each, rising, by divergence
     counts: Mapping[str, CountGrid]  # [N, G] each
     excluded: int
@@ -152,6 +154,7 @@ def count_traces(
         length=np.array([len(trace) for trace in traces], dtype=np.int64),
         reasoning=reasoning,
         mean_prob=np.array(mean_prob, dtype=np.float64),
+        weighted=np.array([weighted_surprise(t).sum() for t in traces], dtype=np.float64),
         thetas=thetas,
         counts=counts,
         excluded=excluded,

@@ -1,4 +1,4 @@
-"""Balanced ECE and AUROC of both DTC estimators at every theta and parameter of a grid at once.
+"""Balanced ECE and AUROC of the DTC estimators at every value of a grid at once.
 
 Every figure is the one that `metrics.ece` and `metrics.auroc` give for the confidences of
 `score.dtc` on the balanced draws of the protocol; only the way there differs. Knows counts and
@@ -24,7 +24,7 @@ _BLOCK = 32_768
 
 
 class Figures(NamedTuple):
-    """Means over the balanced draws, [G, K] each."""
+    """Means over the balanced draws, [G, K] each, or [B]."""
 
     ece: Floats
     auroc: Floats
@@ -107,8 +107,7 @@ def product_figures(
         raise DataError(
             "A mean probability lies outside 0 to 1.", next_step="Trace the response again."
         )
-    some = draws.taken.any(axis=0)
-    used = Draws(draws.correct[some], draws.taken[:, some], draws.n)
+    some, used = _drawn(draws)
     exponents = np.ascontiguousarray(counts[some].T, dtype=np.float64)  # [G, N]
     size = max(1, _BLOCK // exponents.shape[1])
     figures = Figures(*(np.empty((len(exponents), len(k))) for _ in range(2)))
@@ -120,6 +119,19 @@ def product_figures(
             figures.ece[block, column] = calibration.ece(confidence)
             figures.auroc[block, column] = ranking.auroc(confidence)
     return figures
+
+
+def confidence_figures(confidence: Floats, draws: Draws, bins: int) -> Figures:
+    """[B] each, for confidences [B, N]."""
+    some, used = _drawn(draws)
+    taken = np.ascontiguousarray(confidence[:, some])
+    return Figures(_Calibration(used, bins).ece(taken), _Ranking(used).auroc(taken))
+
+
+def _drawn(draws: Draws) -> tuple[Bools, Draws]:
+    """[N] which responses any draw takes, and the draws of those alone."""
+    some = np.asarray(draws.taken.any(axis=0))
+    return some, Draws(draws.correct[some], draws.taken[:, some], draws.n)
 
 
 class _Calibration:

@@ -21,6 +21,8 @@ from divtok.score.registry import check_parameter
 # ECEs closer than this differ by rounding only.
 SAME_ECE = 1e-12
 
+NO_DRAW = "needs both correct and incorrect responses"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
@@ -174,5 +176,4 @@ def _checked(parameter: str, values: Sequence[int]) -> tuple[int, ...]:
 
 def _no_surface(estimator: str, parameter: str, thetas: Floats, values: tuple[int, ...]) -> Surface:
     none = np.full((len(thetas), len(values)), np.nan)
-    reason = "needs both correct and incorrect responses"
-    return Surface(estimator, parameter, thetas, values, none, none, 0, reason)
+    return Surface(estimator, parameter, thetas, values, none, none, 0, NO_DRAW)

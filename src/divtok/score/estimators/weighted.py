@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from divtok.records import Trace
+from divtok.records import FloatArray, Trace
 from divtok.score.registry import Range, estimator
 
 # Of one response; above it the confidence of a single token would be 0 in float64.
@@ -20,9 +20,15 @@ RANGES: dict[str, Range] = {"rate": (0.0, 1000.0)}
 
 def weighted_surprise(trace: Trace) -> npt.NDArray[np.float64]:
     """[T] jsd_bits * -ln p(x) of the reasoning tokens, in bits x nats; 0 of all others."""
-    bits = trace.jsd_bits.astype(np.float64)
-    surprise = -trace.logprob_p.astype(np.float64)
-    return np.where(trace.reasoning(), bits * surprise, 0.0)
+    return weighted(trace.jsd_bits, trace.logprob_p, trace.reasoning())
+
+
+def weighted(
+    bits: FloatArray, logprob: FloatArray, counted: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """The same for tokens of any number of responses, `counted` those of the reasoning."""
+    surprise = -logprob.astype(np.float64)
+    return np.where(counted, bits.astype(np.float64) * surprise, 0.0)
 
 
 def running_confidence(trace: Trace, *, rate: float = 1.0) -> npt.NDArray[np.float64]:
