@@ -51,7 +51,7 @@ def test_the_mean_is_over_curves_with_figures() -> None:
 def test_the_grid_rises_and_holds_one() -> None:
     assert list(RATES) == sorted(set(RATES))
     assert 1.0 in RATES
-    assert rates_with(0.7)[17:20] == (0.6, 0.7, 0.8)
+    assert rates_with(0.7)[18:21] == (0.6, 0.7, 0.8)
     assert rates_with(1.0) == RATES
 
 
