@@ -15,8 +15,8 @@ def other_papers() -> list[str]:
 
 
 def not_in_paper() -> list[str]:
-    """What the paper's tables have none of: our own weighted likelihood, and other papers'."""
-    return ["dtc_weighted", *other_papers()]
+    """What the paper's tables have none of: our own weighted likelihoods, and other papers'."""
+    return ["dtc_weighted", "dtc_guarded", *other_papers()]
 
 
 def _trace_alone() -> list[str]:
