@@ -1,0 +1,145 @@
+"""docs/estimators-compared.md from the figures: tables between its markers, and the picture.
+
+The prose of the page is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.benches import Case
+from bench.compare import About, Figures
+from divtok.records import Interval
+from perf.page import replace_block
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "estimators-compared.md"
+
+Value = Callable[[Figures], float | None]
+# What is compared, and whether more is better.
+METRICS: Mapping[str, tuple[Value, bool]] = {
+    "auroc": (lambda f: f.auroc, True),
+    "equal-length": (lambda f: f.equal_length, True),
+    "balanced-ece": (lambda f: f.ece, False),
+    "natural-ece": (lambda f: f.natural_ece, False),
+    "shifted-ece": (lambda f: f.shifted_ece, False),
+    "brier": (lambda f: f.brier, False),
+    "aurc": (lambda f: f.aurc, False),
+    "changed": (lambda f: f.found, True),
+}
+_INTERVALS: Mapping[str, Callable[[Figures], Interval | None]] = {
+    "auroc": lambda f: f.auroc_interval,
+    "balanced-ece": lambda f: f.ece_interval,
+}
+
+
+def fill(
+    page: str, cases: Sequence[Case], abouts: Sequence[About], figures: Sequence[Figures]
+) -> str:
+    """The page with every block made anew."""
+    page = replace_block(page, "cases", _cases_table(cases, abouts))
+    own = [f for f in figures if not f.tried]
+    for name in METRICS:
+        page = replace_block(page, name, _metric_table(name, cases, own))
+    unseen = [case.name for case in cases if not case.designed]
+    page = replace_block(page, "ranks", _ranks_table(unseen, own))
+    tried = [f for f in figures if f.tried or f.way.startswith(("dtc_weighted", "dtc_guarded"))]
+    for name in ("auroc", "equal-length", "balanced-ece"):
+        page = replace_block(page, f"tried-{name}", _metric_table(name, cases, tried))
+    return page
+
+
+def _cases_table(cases: Sequence[Case], abouts: Sequence[About]) -> str:
+    rows = [
+        "| case | read by | problems | responses | tokens | right, % | by agreement, % | floor of ECE |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case, about in zip(cases, abouts, strict=True):
+        readers = dict.fromkeys(f"{p}, {q}" for p, q in case.pairs.values())
+        rows.append(
+            f"| {case.name}{' (design)' if case.designed else ''} | {'; '.join(readers)} | "
+            f"{about.problems} | {about.responses:,} | {about.tokens:.0f} | "
+            f"{100 * about.accuracy:.1f} | {100 * about.estimated:.1f} | {100 * about.floor:.1f} |"
+        )
+    return "\n".join(rows)
+
+
+def _metric_table(name: str, cases: Sequence[Case], figures: Sequence[Figures]) -> str:
+    """A row a way, a column a case; the best of each case is bold."""
+    value, more = METRICS[name]
+    table = {(f.way, f.case): f for f in figures}
+    names = [
+        c.name for c in cases if any(value(f) is not None for f in figures if f.case == c.name)
+    ]
+    ways = [w for w in dict.fromkeys(f.way for f in figures) if _any(table, w, names, value)]
+    if not names:
+        return "Nothing measured."
+    best = {case: _best([value(table[w, case]) for w in ways], more) for case in names}
+    rows = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
+    for way in ways:
+        cells = [_cell(name, table[way, case], best[case]) for case in names]
+        rows.append(f"| {_label(way)} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _any(
+    table: Mapping[tuple[str, str], Figures], way: str, cases: Sequence[str], value: Value
+) -> bool:
+    return any(value(table[way, case]) is not None for case in cases)
+
+
+def _best(values: Sequence[float | None], more: bool) -> float:
+    there = [v for v in values if v is not None]
+    return (max if more else min)(there)
+
+
+def _cell(metric: str, figures: Figures, best: float) -> str:
+    value = METRICS[metric][0](figures)
+    if value is None:
+        return ""
+    text = f"{100 * value:.1f}"
+    text = f"**{text}**" if f"{100 * best:.1f}" == text else text
+    interval = _INTERVALS[metric](figures) if metric in _INTERVALS else None
+    if interval is None:
+        return text
+    return f"{text} [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+
+
+def _label(way: str) -> str:
+    name, comma, rest = way.partition(", ")
+    return f"`{name}`{comma}{rest}" if "_" in name or " " not in name else way
+
+
+def _ranks_table(cases: Sequence[str], figures: Sequence[Figures]) -> str:
+    """Mean rank over the cases, 1 the best, by each metric; those without a scale have no ECE."""
+    metrics = (
+        "auroc",
+        "equal-length",
+        "balanced-ece",
+        "natural-ece",
+        "shifted-ece",
+        "brier",
+        "aurc",
+    )
+    ranks = {metric: _mean_ranks(cases, figures, metric) for metric in metrics}
+    ways = sorted(ranks["auroc"], key=lambda way: ranks["auroc"][way])
+    rows = ["| mean rank by | " + " | ".join(metrics) + " |", "|---|" + "---|" * len(metrics)]
+    for way in ways:
+        cells = [f"{ranks[m][way]:.1f}" if way in ranks[m] else "" for m in metrics]
+        rows.append(f"| {_label(way)} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def _mean_ranks(cases: Sequence[str], figures: Sequence[Figures], metric: str) -> dict[str, float]:
+    value, more = METRICS[metric]
+    ranks: dict[str, list[float]] = {}
+    for case in cases:
+        there = [(f.way, v) for f in figures if f.case == case and (v := value(f)) is not None]
+        numbers = np.array([v for _, v in there]) * (-1 if more else 1)
+        for way, number in zip((way for way, _ in there), numbers, strict=True):
+            rank = 1 + int((numbers < number).sum()) + (int((numbers == number).sum()) - 1) / 2
+            ranks.setdefault(way, []).append(rank)
+    return {way: float(np.mean(found)) for way, found in ranks.items()}
