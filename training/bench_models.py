@@ -43,7 +43,7 @@ from training.train import (
 )
 
 LEVELS = "levels"
-SAMPLED_TOGETHER = 1024
+SAMPLED_TOGETHER = 1536
 
 
 def model_folder(work: Path, task: str, role: Role) -> Path:

@@ -3,8 +3,8 @@
     python -m training.make_benches --work WORK --out OUT [--tasks routes puzzles] [--small]
 
 Writes WORK/models/TASK-ROLE (half precision), OUT/TASK (a run folder), OUT/TASK.json (facts on it)
-and OUT/TASK-seconds.json. Tasks go beside each other, and one that fails stops no other. Call it again
-after an interruption: whatever is there is kept.
+and OUT/TASK-seconds.json. Tasks go beside each other, and one that fails stops no other. Call it
+again after an interruption: whatever is there is kept.
 """
 
 from __future__ import annotations
