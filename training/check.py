@@ -23,6 +23,7 @@ from divtok.evidence.prm import RewardModel, load_prm
 from divtok.problems.arithmetic import LEVELS, Difficulty, Story, stories
 from divtok.protocols.prompts import CONFIDENCE_QUESTION, messages_for
 from training.confidences import NO_CANDIDATE, VERBALIZED
+from training.sampling import sample_ids
 from training.tokenizer import TURN_END, read_tokenizer, render_chat
 
 SEED = 77
@@ -50,28 +51,21 @@ def sample(model: Any, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
     return [
         text
         for start in range(0, len(prompts), CHUNK)
-        for text in _sample_chunk(model, tokenizer, prompts[start : start + CHUNK])
+        for text in _texts(
+            tokenizer,
+            sample_ids(
+                model,
+                tokenizer,
+                prompts[start : start + CHUNK],
+                seed=SEED,
+                most_new_tokens=MOST_NEW_TOKENS,
+            ),
+        )
     ]
 
 
-def _sample_chunk(model: Any, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
-    import torch
-
-    torch.manual_seed(SEED)
-    encoded = tokenizer(
-        list(prompts),
-        add_special_tokens=False,
-        padding=True,
-        padding_side="left",
-        return_tensors="pt",
-        return_token_type_ids=False,
-    ).to(model.device)
-    longest = encoded["input_ids"].shape[1]
-    with torch.inference_mode():
-        output = model.generate(
-            **encoded, do_sample=True, temperature=1.0, top_k=0, max_new_tokens=MOST_NEW_TOKENS
-        )
-    texts = tokenizer.batch_decode(output[:, longest:], skip_special_tokens=False)
+def _texts(tokenizer: Any, rows: Sequence[Any]) -> list[str]:
+    texts = tokenizer.batch_decode(rows, skip_special_tokens=False)
     return [text.partition(TURN_END)[0] for text in texts]
 
 

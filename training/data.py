@@ -1,4 +1,4 @@
-"""Training examples as flat token arrays, made once and shared by all sizes.
+"""Training examples as flat token arrays, made once and shared by all models of a family.
 
 Deterministic in the seed: examples are drawn in fixed blocks, each with its own random stream, so
 the number of worker processes does not matter.
@@ -7,7 +7,7 @@ the number of worker processes does not matter.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +38,8 @@ TRAINING_LEVELS = (
 COLUMNS = ("questions", "prompts", "solutions")
 
 TokenArray = npt.NDArray[np.uint16]
+# From the number of a block to its (question, solution) pairs.
+WriteBlock = Callable[[int], list[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ def write_block(block: int) -> list[tuple[str, str]]:
     return [(story.question, write_solution(story, rng)) for story in islice(stream, BLOCK)]
 
 
-def corpus_sample() -> Iterator[str]:
+def corpus_sample(write: WriteBlock | None = None) -> Iterator[str]:
     """What the tokenizer is trained on: one block, with the prompt's own words."""
-    for question, solution in write_block(0):
+    for question, solution in (write or write_block)(0):
         yield question
         yield solution
     for message in messages_for("") * 50:
@@ -82,13 +84,22 @@ def corpus_sample() -> Iterator[str]:
     yield "assistant\n"
 
 
-def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
-    """`count` examples, encoded; kept in `cache` for the other sizes."""
+def build_examples(
+    tokenizer_folder: Path,
+    blocks: int,
+    cache: Path,
+    *,
+    write: WriteBlock | None = None,
+    workers: int | None = None,
+) -> Examples:
+    """So many blocks of examples, encoded; kept in `cache` for the other models."""
     if not cache.exists():
-        encode = partial(_encode_block, tokenizer_folder=tokenizer_folder)
-        with ProcessPoolExecutor() as pool:
-            blocks = list(pool.map(encode, range(count // BLOCK)))
-        columns = {name: concatenate([block[name] for block in blocks]) for name in COLUMNS}
+        encode = partial(
+            _encode_block, tokenizer_folder=tokenizer_folder, write=write or write_block
+        )
+        with ProcessPoolExecutor(workers) as pool:
+            encoded = list(pool.map(encode, range(blocks)))
+        columns = {name: concatenate([block[name] for block in encoded]) for name in COLUMNS}
         arrays: dict[str, Any] = {}
         for name, ragged in columns.items():
             arrays |= {f"{name}_flat": ragged.flat, f"{name}_offsets": ragged.offsets}
@@ -99,14 +110,16 @@ def build_examples(tokenizer_folder: Path, count: int, cache: Path) -> Examples:
     )
 
 
-def _encode_block(block: int, *, tokenizer_folder: Path) -> dict[str, list[TokenArray]]:
+def _encode_block(
+    block: int, *, tokenizer_folder: Path, write: WriteBlock
+) -> dict[str, list[TokenArray]]:
     tokenizer = read_tokenizer(tokenizer_folder)
     marker = "\x00"
     around: str = tokenizer.apply_chat_template(
         messages_for(marker), tokenize=False, add_generation_prompt=True
     )
     before, after = around.split(marker)
-    pairs = write_block(block)
+    pairs = write(block)
     texts = {
         "questions": [question for question, _ in pairs],
         "prompts": [before + question + after for question, _ in pairs],

@@ -42,12 +42,13 @@ def copy_checkpoint(source: Path, target: Path, files: tuple[str, ...]) -> None:
         shutil.copyfile(source / file, target / file)
         (target / file).chmod(0o644)
     # The file holds half precision; training kept float32.
-    _rewrite(target / "config.json", {"dtype": "float16"}, leave_out=())
+    rewrite(target / "config.json", {"dtype": "float16"})
     # How the tokenizer was once loaded says nothing about it.
-    _rewrite(target / "tokenizer_config.json", {}, leave_out=("is_local", "local_files_only"))
+    rewrite(target / "tokenizer_config.json", {}, leave_out=("is_local", "local_files_only"))
 
 
-def _rewrite(path: Path, changes: dict[str, str], *, leave_out: tuple[str, ...]) -> None:
+def rewrite(path: Path, changes: dict[str, str], *, leave_out: tuple[str, ...] = ()) -> None:
+    """Change a JSON object in a file."""
     stored = json.loads(path.read_text()) | changes
     kept = {key: value for key, value in stored.items() if key not in leave_out}
     path.write_text(json.dumps(kept, indent=2) + "\n")

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from training import confidences, reward
-from training.data import build_examples, corpus_sample
+from training.data import BLOCK, build_examples, corpus_sample
 from training.export import PACKAGE, export
 from training.tokenizer import train_tokenizer
 from training.train import EXAMPLES, SIZES
@@ -25,12 +25,12 @@ def make_family(work: Path, package: Path, *, device: str) -> None:
     tokenizer = work / "tokenizer"
     if not tokenizer.exists():
         train_tokenizer(corpus_sample(), tokenizer)
-    build_examples(tokenizer, EXAMPLES, work / "examples.npz")
+    build_examples(tokenizer, EXAMPLES // BLOCK, work / "examples.npz")
     confidences.build_confidences(tokenizer, confidences.EXAMPLES, work / "confidences.npz")
     reward.build_rewards(tokenizer, reward.EXAMPLES, work / "rewards.npz")
     shared = ["--work", str(work), "--device", device]
-    _run_beside([["training.train", name, *shared] for name in SIZES])
-    _run_beside(
+    run_beside([["training.train", name, *shared] for name in SIZES])
+    run_beside(
         [
             *(["training.confidence_stage", name, *shared] for name in SIZES),
             ["training.reward", *shared],
@@ -39,7 +39,7 @@ def make_family(work: Path, package: Path, *, device: str) -> None:
     export(work, package)
 
 
-def _run_beside(modules: list[list[str]]) -> None:
+def run_beside(modules: list[list[str]]) -> None:
     """Run modules with their arguments at the same time; stop where one fails."""
     running = [subprocess.Popen([sys.executable, "-m", *module]) for module in modules]
     failed = [

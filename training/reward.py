@@ -196,7 +196,7 @@ def train_reward(work: Path, *, device: str, settings: Settings = SETTINGS) -> N
         peak=peak,
         steps=settings.steps,
         label="reward",
-    )
+    ).loss
     facts = {
         "parameters": sum(p.numel() for p in (*backbone.parameters(), *head.parameters())),
         "starts_from": STARTS_FROM,

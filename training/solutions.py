@@ -10,10 +10,10 @@ itself never writes a solution.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from divtok.problems.arithmetic import Equation, Story
 from training.mistakes import Attempt, right_attempt
+from training.wording import pick
 
 # Chance of an opener, a lead and a tail in each line, for each manner of writing.
 _MANNERS = ((0.0, 0.05, 0.05), (0.9, 0.2, 0.1), (0.3, 0.9, 0.3), (0.9, 0.9, 0.9))
@@ -78,7 +78,7 @@ def write_solution(
         _line(equation, story, _openers(position, len(equations)), manner, rng)
         for position, equation in enumerate(equations)
     ]
-    ending = _pick(_END, rng).format(name=story.name)
+    ending = pick(_END, rng).format(name=story.name)
     answer = f"\\boxed{{{attempt.answer}}}" if boxed else str(attempt.answer)
     return "\n".join([*lines, f"{ending} {answer}."])
 
@@ -97,18 +97,13 @@ def _line(
     rng: random.Random,
 ) -> str:
     opener, lead, tail = (rng.random() < chance for chance in manner)
-    body = _pick(_SPOKEN[equation.sign], rng).format(
+    body = pick(_SPOKEN[equation.sign], rng).format(
         l=equation.left, r=equation.right, x=equation.result
     )
     if lead:
-        body = f"{_pick(_LEAD, rng)} {body}"
+        body = f"{pick(_LEAD, rng)} {body}"
     if opener:
-        body = f"{_pick(openers, rng)}, {body}"
+        body = f"{pick(openers, rng)}, {body}"
     if tail:
-        body += _pick(_TAIL, rng).format(name=story.name, item=story.item)
+        body += pick(_TAIL, rng).format(name=story.name, item=story.item)
     return f"{body[0].upper()}{body[1:]}."
-
-
-def _pick(options: Sequence[str], rng: random.Random) -> str:
-    """Earlier options are likelier, as in any writer's habits."""
-    return rng.choices(options, weights=[1 / rank for rank in range(1, len(options) + 1)])[0]

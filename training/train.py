@@ -12,13 +12,15 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import training.data
 from training.data import Examples, build_examples
 from training.tokenizer import CONTEXT, read_tokenizer
 
@@ -27,6 +29,7 @@ LENGTH_STEP = 32  # sequences are padded to a multiple of this
 SORTED_BATCHES = 16  # batches sorted by length together, to pad little
 EXAMPLES = 600_000
 IGNORED = -100
+AVERAGED = 50  # the last steps, whose mean loss is kept
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,16 @@ def documents(examples: Examples, tokenizer: Any, stage: str) -> Iterator[tuple[
             yield np.concatenate([prompt, solution, end_id]), len(prompt)
 
 
-def batches(examples: Examples, tokenizer: Any, stage: str, steps: int, seed: int) -> Iterator[Any]:
-    """`steps` right-padded batches of (ids, labels), both [BATCH, L]; reshuffled every epoch."""
-    everything = list(documents(examples, tokenizer, stage))
+def batches(
+    everything: list[tuple[Any, int]], pad_id: int, *, steps: int, batch: int, seed: int
+) -> Iterator[Any]:
+    """`steps` right-padded batches of (ids, labels), both [batch, L]; reshuffled every epoch.
+
+    A document comes as its ids and where its loss starts.
+    """
     lengths = np.array([len(ids) for ids, _ in everything])
-    for rows in shuffled_rows(lengths, steps, batch=BATCH, seed=seed):
-        yield _pad([everything[row] for row in rows], tokenizer.pad_token_id)
+    for rows in shuffled_rows(lengths, steps, batch=batch, seed=seed):
+        yield _pad([everything[row] for row in rows], pad_id)
 
 
 def shuffled_rows(lengths: Any, steps: int, *, batch: int, seed: int) -> Iterator[Any]:
@@ -130,34 +137,48 @@ def _pad(rows: list[tuple[Any, int]], pad_id: int) -> tuple[Any, Any]:
 def train_stage(
     model: Any, examples: Examples, tokenizer: Any, *, stage: str, steps: int, size: Size
 ) -> float:
-    """Train in place; returns the mean loss of the last 50 steps (nats per learned token)."""
+    """Train in place; returns the mean loss of the last steps (nats per learned token)."""
+    everything = list(documents(examples, tokenizer, stage))
+    seed = size.seed + (stage == "chat")
+    return descend(
+        list(model.parameters()),
+        batches(everything, tokenizer.pad_token_id, steps=steps, batch=BATCH, seed=seed),
+        lambda batch: surprise(model, batch),
+        peak=size.learning_rate if stage == "base" else size.learning_rate * 0.7,
+        steps=steps,
+        label=stage,
+    ).loss
+
+
+def surprise(model: Any, batch: Any) -> Any:
+    """Mean cross-entropy of the labelled tokens, in nats."""
     import torch
     from torch.nn.functional import cross_entropy
 
     device = next(model.parameters()).device
+    inputs, targets = (torch.from_numpy(part).to(device, non_blocking=True) for part in batch)
+    learned = targets[:, 1:] != IGNORED
+    return cross_entropy(logits_at(model, inputs, learned), targets[:, 1:][learned])
 
-    def loss_of(batch: Any) -> Any:
-        inputs, targets = (torch.from_numpy(part).to(device, non_blocking=True) for part in batch)
-        with autocast(device):
-            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
-            learned = targets[:, 1:] != IGNORED
-            logits = model.lm_head(hidden[learned])
-        return cross_entropy(logits.float(), targets[:, 1:][learned])
 
-    return descend(
-        list(model.parameters()),
-        batches(examples, tokenizer, stage, steps, seed=size.seed + (stage == "chat")),
-        loss_of,
-        peak=size.learning_rate if stage == "base" else size.learning_rate * 0.7,
-        steps=steps,
-        label=stage,
-    )
+def logits_at(model: Any, inputs: Any, learned: Any) -> Any:
+    """[N, V] float32, what the model says at the positions marked in `learned` [B, L - 1]."""
+    with autocast(inputs.device):
+        hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
+        return model.lm_head(hidden[learned]).float()
 
 
 def autocast(device: Any) -> Any:
     import torch
 
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
+@dataclass(frozen=True)
+class Descent:
+    loss: float  # the mean of the last steps
+    steps: int
+    seconds: float
 
 
 def descend(
@@ -168,15 +189,24 @@ def descend(
     peak: float,
     steps: int,
     label: str,
-) -> float:
-    """AdamW with warm-up and cosine; returns the mean loss of the last 50 steps."""
+    enough: float = 0.0,
+    most_seconds: float = math.inf,
+) -> Descent:
+    """AdamW with warm-up and cosine.
+
+    It ends early where the mean loss comes down to `enough`. Where `most_seconds` will not do for
+    all steps, the learning rate comes down in that time instead.
+    """
     import torch
 
     optimizer = torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.95), weight_decay=0.01)
-    recent: list[float] = []
-    began = time.monotonic()
+    recent: deque[Any] = deque(maxlen=AVERAGED)
+    began, made = time.monotonic(), 0
     for step, batch in enumerate(data):
-        warm_up, progress = min(1.0, (step + 1) / 100), step / steps
+        seconds = time.monotonic() - began
+        warm_up, progress = min(1.0, (step + 1) / 100), max(step / steps, seconds / most_seconds)
+        if progress >= 1:
+            break
         rate = peak * warm_up * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -185,14 +215,19 @@ def descend(
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step % 100 == 0 or step >= steps - 50:
-            recent.append(loss.item())
+        recent.append(loss.detach())
+        made += 1
         if step % 100 == 0:
-            print(
-                f"{label} {step}/{steps} loss {recent[-1]:.4f} {time.monotonic() - began:.0f} s",
-                flush=True,
-            )
-    return float(np.mean(recent[-50:]))
+            print(f"{label} {step}/{steps} loss {loss.item():.4f} {seconds:.0f} s", flush=True)
+        if enough and step % 10 == 9 and len(recent) == AVERAGED and _mean(recent) <= enough:
+            break
+    return Descent(_mean(recent), made, time.monotonic() - began)
+
+
+def _mean(losses: Iterable[Any]) -> float:
+    import torch
+
+    return float(torch.stack(list(losses)).double().mean())
 
 
 def save_checkpoint(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any]) -> None:
@@ -214,7 +249,8 @@ def train_size(name: str, work: Path, *, device: str) -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     size = SIZES[name]
     tokenizer = read_tokenizer(work / "tokenizer")
-    examples = build_examples(work / "tokenizer", EXAMPLES, work / "examples.npz")
+    blocks = EXAMPLES // training.data.BLOCK
+    examples = build_examples(work / "tokenizer", blocks, work / "examples.npz")
     model = new_model(size, tokenizer).to(device).train()
     facts: dict[str, Any] = {"parameters": model.num_parameters(), "size": asdict(size), "loss": {}}
     for stage, steps in (("base", size.base_steps), ("chat", size.chat_steps)):
