@@ -19,6 +19,7 @@ import divtok
 from divtok.errors import DivtokError
 from divtok.evaluate.fit import fit_theta
 from divtok.records import Trace
+from divtok.store.run import Run as Store
 from training.bench_models import chosen_levels, model_folder
 from training.bench_settings import ROLES, Amounts, Bench, Role
 from training.tasks import TASKS
@@ -127,18 +128,19 @@ def facts_of(run: divtok.Run, task: str, settings: Bench) -> dict[str, Any]:
 
 def _responses(run: divtok.Run) -> dict[str, dict[str, Any]]:
     """key -> benchmark, problem, verdict, whether it was cut off, tokens"""
-    verdicts = dict(run.grades.select("key", "verdict").iter_rows())
-    columns = ("key", "benchmark", "problem_id", "finish_reason", "token_ids")
+    stored = Store.open(run.path)
+    verdicts = {grade.key: grade.verdict for batch in stored.grades.batches() for grade in batch}
     return {
-        key: {
-            "key": key,
-            "benchmark": benchmark,
-            "problem": problem,
-            "verdict": verdicts[key],
-            "cut": finish == "length",
-            "tokens": len(ids),
+        t.key: {
+            "key": t.key,
+            "benchmark": t.benchmark,
+            "problem": t.problem_id,
+            "verdict": verdicts[t.key],
+            "cut": t.truncated,
+            "tokens": len(t.token_ids),
         }
-        for key, benchmark, problem, finish, ids in run.trajectories.select(columns).iter_rows()
+        for batch in stored.trajectories.batches()
+        for t in batch
     }
 
 

@@ -38,11 +38,11 @@ class Bench:
 class Amounts:
     """How much is made of everything, and how long training may take."""
 
-    blocks: int = 36  # of training examples
+    blocks: int = 20  # of training examples
     block: int = 10_000
-    batch: int = 256
-    most_seconds: float = 165.0  # of training a generator or a middle auxiliary
-    most_seconds_small: float = 75.0
+    batch: int = 96
+    most_seconds: float = 150.0  # of training a generator or a middle auxiliary
+    most_seconds_small: float = 60.0
     probes: int = 96  # problems of each level that decide which levels become benchmarks
     distilled: int = 3072  # responses of the generator that its half learns from
     distil_steps: int = 600
@@ -62,9 +62,9 @@ AIMED_AT = (0.7, 0.45)
 # learning rate, seed.
 BENCHES: Mapping[str, Bench] = {
     "routes": Bench(
-        generator=Size(160, 5, 5, 1, 880, 0, 4000, 2e-3, 101),
-        middle=Size(112, 4, 7, 1, 816, 0, 3000, 2e-3, 102),
-        small=Size(80, 3, 5, 1, 784, 0, 2400, 3e-3, 103),
+        generator=Size(160, 5, 5, 1, 880, 0, 12000, 1.5e-3, 101),
+        middle=Size(112, 4, 7, 1, 816, 0, 12000, 1.5e-3, 102),
+        small=Size(80, 3, 5, 1, 784, 0, 8000, 2e-3, 103),
         gap=1.25,
         kept_layers=(0, 2, 4),
         temperature=0.8,
@@ -72,9 +72,9 @@ BENCHES: Mapping[str, Bench] = {
         seed=100,
     ),
     "puzzles": Bench(
-        generator=Size(128, 6, 4, 2, 848, 0, 4000, 2e-3, 201),
-        middle=Size(96, 4, 3, 1, 800, 0, 3000, 2e-3, 202),
-        small=Size(64, 3, 4, 1, 776, 0, 2400, 3e-3, 203),
+        generator=Size(128, 6, 4, 2, 848, 0, 12000, 1.5e-3, 201),
+        middle=Size(96, 4, 3, 1, 800, 0, 12000, 1.5e-3, 202),
+        small=Size(64, 3, 4, 1, 776, 0, 8000, 2e-3, 203),
         gap=1.5,
         kept_layers=(0, 2, 5),
         temperature=0.6,
@@ -82,9 +82,9 @@ BENCHES: Mapping[str, Bench] = {
         seed=200,
     ),
     "programs": Bench(
-        generator=Size(144, 4, 6, 2, 864, 0, 4000, 2e-3, 301),
-        middle=Size(96, 3, 3, 1, 832, 0, 3000, 2e-3, 302),
-        small=Size(64, 2, 2, 1, 792, 0, 2400, 3e-3, 303),
+        generator=Size(144, 4, 6, 2, 864, 0, 12000, 1.5e-3, 301),
+        middle=Size(96, 3, 3, 1, 832, 0, 12000, 1.5e-3, 302),
+        small=Size(64, 2, 2, 1, 792, 0, 8000, 2e-3, 303),
         gap=1.9,
         kept_layers=(0, 3),
         temperature=1.0,

@@ -20,7 +20,7 @@ Digits = tuple[int, ...]
 
 SHORTEST = 3  # no operation leaves fewer digits
 # Digits at first, operations.
-_LEVELS = ((4, 2), (5, 3), (6, 4), (7, 5), (8, 6), (10, 7))
+_LEVELS = ((4, 1), (4, 2), (5, 2), (5, 3), (6, 4), (7, 5))
 
 _ORDER: Mapping[Name, tuple[str, ...]] = {
     "reverse": ("Reverse it.", "Turn it around.", "Read it backwards."),

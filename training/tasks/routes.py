@@ -20,7 +20,7 @@ PLACES = (
     "Nore", "Oak", "Pont", "Rand", "Stow", "Thorp", "Ulm", "Vale", "Wick", "York",
 )  # fmt: skip
 # Places, roads beyond those that connect all, longest road.
-_LEVELS = ((4, 1, 9), (5, 2, 9), (5, 3, 19), (6, 4, 19), (7, 5, 29), (8, 7, 39))
+_LEVELS = ((3, 1, 9), (4, 1, 9), (4, 2, 19), (5, 2, 19), (5, 3, 29), (6, 4, 29))
 
 _ROAD = ("{a} to {b} is {l}", "{a} to {b}: {l}", "between {a} and {b}: {l}", "{a} and {b}, {l}")
 _LIST = ("These roads exist: {roads}.", "The map shows {roads}.", "Roads and lengths: {roads}.")
