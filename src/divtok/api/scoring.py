@@ -177,6 +177,7 @@ class Scoring:
             trace=trace,
             bounds=bounds,
             count_bounds=None if few is None or many is None else (few, many),
+            prior=found.prior,
         )
 
 

@@ -266,6 +266,8 @@ def _answer(scored: Scored) -> dict[str, Any]:
     if found.low is not None and counts.low is not None:
         facts["confidence_bounds"] = (found.low, found.high)
         facts["count_bounds"] = (counts.low, counts.high)
+    if found.prior is not None:
+        facts["prior"] = found.prior
     return facts
 
 
@@ -282,6 +284,8 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
     }
     if result.bounds is not None and result.count_bounds is not None:
         found |= {"confidence_bounds": result.bounds, "count_bounds": result.count_bounds}
+    if result.prior is not None:
+        found["prior"] = result.prior
     if tokens:
         found["each_token"] = [
             {"text": t.text, "jsd_bits": t.jsd_bits, "divergent": t.divergent}

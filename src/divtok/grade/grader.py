@@ -70,6 +70,7 @@ class Grader:
     summary: str
     open: Callable[..., AbstractContextManager[Compare]]
     options: type[BaseModel] | None = None  # what a run's config says beside
+    compares_answers: bool = True  # whether an answer may stand in the place of a gold answer
 
     def opened(
         self, workers: int, options: BaseModel | None = None
@@ -87,8 +88,12 @@ class Grader:
 GRADERS: Registry[Grader] = Registry("grader", group="divtok.graders", home="divtok.grade.graders")
 
 
-def grader(name: str) -> Callable[[Judge], Judge]:
-    """Register a function as a grader; the first line of its docstring is the summary."""
+def grader(name: str, *, compares_answers: bool = True) -> Callable[[Judge], Judge]:
+    """Register a function as a grader; the first line of its docstring is the summary.
+
+    `compares_answers` is False where gold answers are written in another way than answers are, so
+    that two answers cannot be compared with each other.
+    """
 
     def register(judge: Judge) -> Judge:
         def compare(case: Case) -> Judgement:
@@ -98,7 +103,7 @@ def grader(name: str) -> Callable[[Judge], Judge]:
             return nullcontext(compare)
 
         summary = (inspect.getdoc(judge) or "").split("\n", 1)[0]
-        GRADERS.add(name, Grader(name, summary, opened))
+        GRADERS.add(name, Grader(name, summary, opened, compares_answers=compares_answers))
         return judge
 
     return register

@@ -10,6 +10,5 @@ def _open(workers: int) -> Pooled:
     return Pooled(workers, "divtok.grade.patterns", lambda case: None)
 
 
-GRADERS.add(
-    "regex", Grader("regex", "All of it matches the pattern that is the gold answer.", _open)
-)
+_SUMMARY = "All of it matches the pattern that is the gold answer."
+GRADERS.add("regex", Grader("regex", _SUMMARY, _open, compares_answers=False))
