@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from divtok.evaluate.votes import agreement
-from divtok.score.prior import shift_to_mean, shifted
 
 from bench.benches import Case
 from bench.packed import Row
@@ -22,7 +20,9 @@ from divtok.evaluate.paired import Figure, Resamples, mean_of
 from divtok.evaluate.protocol import Protocol, balanced_figures
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
+from divtok.evaluate.votes import agreement
 from divtok.records import Interval, Scalar
+from divtok.score.prior import shift_to_mean, shifted
 
 PROTOCOL = Protocol()
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import divtok
-from bench.benches import APART, DATA, TWO
+from bench.benches import APART, DATA, DISTILLED, TWO
 from bench.change import changes
-from bench.pack import rows_of, shortened_names
+from bench.pack import rows_of, shortened, shortened_names
 from bench.packed import Row, write
 from divtok.problems.arithmetic import NAMES
 from divtok.records import Verdict
@@ -41,15 +42,18 @@ def embedded(work: Path) -> None:
     for name, settings in runs.items():
         folder = work / name
         divtok.run({"family": "tiny", **settings}, out=folder)
-        part, limit = name.partition("-")[0], 100 if name.startswith("test") else None
+        part, limit = name.partition("-")[0], 80 if name.startswith("test") else None
         rows += rows_of(Run.open(folder), part=part, names=shortened_names(), problems=limit)
-    rows += changed_rows(Run.open(work / "test"), "divtok/tiny-1.6m", f"divtok/{AUXILIARY}", NAMES)
+    for name, run in (("tiny-1.6m", "test"), ("tiny-0.5m", "test-two")):
+        pair = f"divtok/{name}", f"divtok/{AUXILIARY}"
+        copies = changed_rows(Run.open(work / run), "divtok/tiny-1.6m", pair, NAMES, most=CHANGED)
+        rows += [shortened(row, shortened_names()) for row in copies]
     # Who fits is the smallest generator; the others' pairs take its theta and its rate.
     own = {name: [name, AUXILIARY] for name in _TINY}
     two = {name: ["tiny-0.5m", AUXILIARY] for name in _TINY[1:]}
     about = {
         "designed": True,
-        "made": "divtok run --family tiny, 100 problems of each benchmark x 4 samples",
+        "made": "divtok run --family tiny, the first 80 problems of each benchmark x 4 samples",
         "cases": {
             "embedded": {"auxiliary": APART, "pairs": own},
             "embedded, two auxiliaries": {"auxiliary": TWO, "pairs": two},
@@ -58,46 +62,87 @@ def embedded(work: Path) -> None:
     write(DATA / "embedded.parquet", rows, about)
 
 
-def changed_rows(run: Run, p: str, q: str, names: Sequence[str], *, seed: int = 0) -> Iterator[Row]:
-    """Right responses of p's and copies with one change each, as p and q read their texts."""
+def family(work: Path, task: str) -> None:
+    """One of the families of training/make_benches.py, whose OUT and WORK folders are in `work`."""
+    from training.bench_settings import BENCHES
+    from training.tasks.puzzles import PEOPLE
+    from training.tasks.routes import PLACES
+
+    run, settings = Run.open(work / "benchout" / task), BENCHES[task]
+    names = {f"models/{task}-{role}": role for role in ("generator", "middle", "small", "half")}
+    rows = [
+        replace(row, part="fit" if row.benchmark == f"{task}-fit" else "test")
+        for row in rows_of(run, part="test", names=names)
+        if (row.trace.p, row.trace.q) != ("generator", "middle")
+    ]
+    own = {"routes": PLACES, "puzzles": PEOPLE}.get(task, ())
+    folder = work / "benchwork"
+    pairs = {
+        APART: ("generator", "small"),
+        DISTILLED: ("generator", "half"),
+        TWO: ("middle", "small"),
+    }
+    for p, q in pairs.values():
+        models = [str(folder / "models" / f"{task}-{role}") for role in (p, q)]
+        copies = changed_rows(run, f"models/{task}-generator", models, own, most=100)
+        short = {**names, models[0]: p, models[1]: q}
+        rows += [shortened(row, short) for row in copies]
+    about = {
+        "designed": False,
+        "made": f"python -m training.make_benches; temperature {settings.temperature:g}, "
+        f"top-p {settings.top_p:g}; {', '.join(sorted({row.benchmark for row in rows}))}",
+        "cases": {
+            f"{task}, {kind}": {"auxiliary": kind, "pairs": {"generator": list(pair)}}
+            for kind, pair in pairs.items()
+        },
+    }
+    write(DATA / f"{task}.parquet", rows, about)
+
+
+def changed_rows(
+    run: Run, generator: str, pair: Sequence[str], names: Sequence[str], *, most: int
+) -> Iterator[Row]:
+    """Right responses and copies with one change each, as a pair reads their texts."""
     grades = {g.key: g.verdict for batch in run.grades.batches() for g in batch}
     problems = {(x.benchmark, x.id): x for batch in run.problems.batches() for x in batch}
     right = sorted(
         (t.benchmark, t.problem_id, t.sample, t.key, t.text)
         for batch in run.trajectories.batches()
         for t in batch
-        if t.generator == p and grades[t.key] == Verdict.CORRECT
+        if t.generator == generator and grades[t.key] == Verdict.CORRECT
     )
-    rng = random.Random(seed)
+    rng = random.Random(0)
     rng.shuffle(right)
     texts: list[tuple[str, str, str, str, str]] = []
-    for benchmark, problem, _, key, text in right[:CHANGED]:
+    for benchmark, problem, _, key, text in right[:most]:
         texts.append((benchmark, problem, key, "none", text))
         for change, make in changes(names).items():
             copy = make(text, rng)
             if copy is not None:
                 texts.append((benchmark, problem, key, change, copy))
     asked = [(problems[b, i].question, text) for b, i, _, _, text in texts]
-    found = divtok.confidences(asked, pair=divtok.load_pair(p, q), theta=0.5, progress=False)
-    short = shortened_names()
+    found = divtok.confidences(asked, pair=divtok.load_pair(*pair), theta=0.5, progress=False)
     for (benchmark, problem, key, change, _), trace in zip(texts, found.traces, strict=True):
         if trace is None:
             raise ValueError(f"a copy of {key} was not read")
         yield Row(
             part="changed",
             benchmark=benchmark,
-            generator=short.get(p, p),
+            generator=generator,
             problem_id=problem,
             key=key,
             verdict=Verdict.CORRECT.value if change == "none" else Verdict.UNDETERMINED.value,
             truncated=False,
             answer=-1,
             change=change,
-            trace=replace(trace, p=short.get(p, p), q=short.get(q, q)),
+            trace=trace,
         )
 
 
-MADE: Mapping[str, Any] = {"embedded": embedded}
+MADE: Mapping[str, Callable[[Path], None]] = {
+    "embedded": embedded,
+    **{task: partial(family, task=task) for task in ("routes", "puzzles", "programs")},
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bench.packed import Row
-from divtok.records import Grade, Trace, Trajectory
+from divtok.records import Grade, Trajectory
 from divtok.store.run import Run
 
 
@@ -26,18 +26,19 @@ def rows_of(
             trajectory = trajectories[trace.key]
             if trace.status != "ok" or (trajectory.benchmark, trajectory.problem_id) not in chosen:
                 continue
-            yield Row(
+            row = Row(
                 part=part,
                 benchmark=trajectory.benchmark,
-                generator=names.get(trajectory.generator, trajectory.generator),
+                generator=trajectory.generator,
                 problem_id=trajectory.problem_id,
                 key=trace.key,
                 verdict=grades[trace.key].verdict.value,
                 truncated=trajectory.truncated,
                 answer=answers[trace.key],
                 change="none",
-                trace=_renamed(trace, names),
+                trace=trace,
             )
+            yield shortened(row, names)
 
 
 def shortened_names() -> dict[str, str]:
@@ -45,8 +46,10 @@ def shortened_names() -> dict[str, str]:
     return {f"divtok/tiny-{size}": f"tiny-{size}" for size in ("0.3m", "0.5m", "0.9m", "1.6m")}
 
 
-def _renamed(trace: Trace, names: Mapping[str, str]) -> Trace:
-    return replace(trace, p=names.get(trace.p, trace.p), q=names.get(trace.q, trace.q))
+def shortened(row: Row, names: Mapping[str, str]) -> Row:
+    """With the models' short names where they have one."""
+    p, q, generator = (names.get(m, m) for m in (row.trace.p, row.trace.q, row.generator))
+    return replace(row, generator=generator, trace=replace(row.trace, p=p, q=q))
 
 
 def _first_problems(
