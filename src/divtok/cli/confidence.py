@@ -305,7 +305,7 @@ def _show(result: Result, *, tokens: bool) -> None:
         f"{len(result.tokens)} tokens at theta {result.theta:g}{over}{within}"
     )
     if tokens:
-        from divtok.report.terminal import trajectory_text
+        from divtok.report.trajectory import trajectory_text
 
         text = trajectory_text(
             [token.text for token in result.tokens],

@@ -66,7 +66,7 @@ def _show_examples(store: Run, config: RunConfig) -> None:
 
 def _coloured(example: Example, theta: float) -> Text:
     from divtok.models.load import load_tokenizer
-    from divtok.report.terminal import TrajectoryHeader, trajectory_text
+    from divtok.report.trajectory import TrajectoryHeader, trajectory_text
     from divtok.trace.spans import token_texts
 
     tokenizer = load_tokenizer(example.trajectory.generator)

@@ -101,7 +101,7 @@ def _print(found: Shown) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from divtok.report.terminal import trajectory_text
+    from divtok.report.trajectory import trajectory_text
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
