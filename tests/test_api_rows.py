@@ -123,7 +123,7 @@ def test_unexpected_tokens_have_a_mark_of_their_own() -> None:
     made = Tokens([token("a ", 0.9, True, 6), token("{b}", 0, False, 7), token("c", 0, False)], 0.5)
     assert str(made) == "<1 divergent and 2 unexpected of 3 tokens at theta 0.5>\n[{!a }]{!{b}}c"
     assert (made.unexpected_count, made[2:].unexpected_count) == (2, 0)
-    assert made.to_html().count("dashed") == 3  # with the legend
+    assert made.to_html().count("border:") == 3  # with the legend
 
 
 def test_where_nobody_knows_what_is_unexpected_nobody_says_none() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex, overload
 
 from divtok.records import Scalar, Trace
-from divtok.report.marks import NOT_KNOWN, marked, summary
+from divtok.report.marks import NOT_KNOWN, marked, summary, with_newlines_seen
 from divtok.score.estimators.guarded import GUARD
 
 # What fits on a screen when it is printed.
@@ -46,7 +46,7 @@ class Tokens(tuple[Token, ...]):
     """The tokens of a response, in order: a tuple of `Token` that shows itself.
 
     Printed, divergent tokens are in [brackets] and unexpected ones in {!braces}; in a notebook they
-    are coloured by divergence, and unexpected ones have a dashed frame.
+    are coloured by divergence, and unexpected ones have a frame.
 
     Example:
         >>> import divtok
@@ -85,9 +85,7 @@ class Tokens(tuple[Token, ...]):
     def __repr__(self) -> str:
         from divtok.screen import visible
 
-        text = "".join(
-            marked(t.text, divergent=t.divergent, unexpected=bool(t.unexpected)) for t in self
-        )
+        text = "".join(map(_marked, self))
         lines = [
             piece
             for line in visible(text, keep="\n").split("\n")
@@ -95,12 +93,7 @@ class Tokens(tuple[Token, ...]):
         ]
         if len(lines) > _LINES:
             lines = [*lines[: _LINES - 1], f"... {len(lines) - _LINES + 1} more lines"]
-        return "\n".join([f"<{self._summary()}>", *lines])
-
-    def _summary(self) -> str:
-        divergent, unexpected = sum(token.divergent for token in self), self.unexpected_count
-        unknown = f"; {NOT_KNOWN}" if unexpected is None else ""
-        return f"{summary(divergent, unexpected, len(self))} at theta {self.theta:g}{unknown}"
+        return "\n".join([f"<{_told(self)}>", *lines])
 
     def to_html(self) -> str:
         """The tokens coloured by divergence, as HTML without scripts."""
@@ -118,6 +111,18 @@ class Tokens(tuple[Token, ...]):
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+def _told(tokens: Tokens) -> str:
+    divergent, unexpected = sum(token.divergent for token in tokens), tokens.unexpected_count
+    unknown = f"; {NOT_KNOWN}" if unexpected is None else ""
+    return f"{summary(divergent, unexpected, len(tokens))} at theta {tokens.theta:g}{unknown}"
+
+
+def _marked(token: Token) -> str:
+    is_marked = token.divergent or token.unexpected
+    text = with_newlines_seen(token.text) if is_marked else token.text
+    return marked(text, divergent=token.divergent, unexpected=bool(token.unexpected))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -146,7 +151,7 @@ class Result:
     count_bounds: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
-        return f"<Result: {self.estimator} {self.value:.3f}, {self.tokens._summary()}>"
+        return f"<Result: {self.estimator} {self.value:.3f}, {_told(self.tokens)}>"
 
     def _repr_html_(self) -> str:
         view = self.tokens.to_html()

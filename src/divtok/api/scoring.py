@@ -21,7 +21,12 @@ from divtok.families.family import default_theta
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Confidence, CountedTokens, Counts, Reason, Scalar, Trace
 from divtok.score.estimators.dtc import divergent_tokens
-from divtok.score.estimators.guarded import GUARD, excess_surprise, unexpected_tokens
+from divtok.score.estimators.guarded import (
+    GUARD,
+    excess_surprise,
+    unexpected_count,
+    unexpected_tokens,
+)
 from divtok.score.estimators.guarded import NAME as GUARDED
 from divtok.score.facts import COUNTED_WORDS, count_trace
 from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
@@ -44,6 +49,7 @@ class Scored:
     confidences: tuple[Confidence, ...]
     counts: Counts | None = None  # None where the response was not read
     trace: Trace | None = None
+    unexpected: int | None = None  # how many tokens are, None where that is not known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,11 +143,12 @@ class Scoring:
             )
             for spec, given in self.chosen
         ]
-        counts = None
+        counts = unexpected = None
         if trace.status == "ok":
             self.tally.add(trace)
             counts = count_trace(trace, theta=self.theta, band_bits=0.0)
-        return Scored(row.text or "", tuple(found), counts, trace)
+            unexpected = unexpected_count(trace, guard=_guard(found[0]))
+        return Scored(row.text or "", tuple(found), counts, trace, unexpected)
 
     def warn(self, *, stacklevel: int) -> None:
         """A Python warning where the pair's divergences say nothing, by all that was scored."""

@@ -12,11 +12,17 @@ NOT_KNOWN = "unexpected ones are not known"
 def marked(text: str, *, divergent: bool, unexpected: bool) -> str:
     """Divergent tokens in [brackets], unexpected ones in {!braces}.
 
-    With a sign of their own, for answers of mathematics are full of braces.
+    With a sign of their own, for answers of mathematics are full of braces. A newline at its end
+    stays behind the mark: on the next line it would not be seen as its.
     """
-    if unexpected:
-        text = f"{{!{text}}}"
-    return f"[{text}]" if divergent else text
+    body = text.rstrip("\n")
+    mark = f"{{!{body}}}" if unexpected else body
+    return (f"[{mark}]" if divergent else mark) + text[len(body) :]
+
+
+def with_newlines_seen(text: str) -> str:
+    """Of a token that is marked: a newline still breaks the line, but has a sign, too."""
+    return text.replace("\n", "↵\n")
 
 
 def summary(divergent: int, unexpected: int | None, tokens: int) -> str:

@@ -1,7 +1,7 @@
 """Show a trajectory in the terminal, and its tokens as HTML.
 
 The background of a token grows with its divergence; divergent tokens are also bold and underlined,
-unexpected ones inverted (as HTML: in a dashed frame), so that nothing depends on colour alone.
+unexpected ones inverted (as HTML: in a frame), so that nothing depends on colour alone.
 Token text is foreign: no escape sequence, markup or tag in it has any effect.
 """
 
@@ -18,7 +18,14 @@ from rich.text import Text
 
 from divtok.errors import DataError
 from divtok.records import Verdict
-from divtok.report.marks import NOT_KNOWN, marked, means_divergent, means_unexpected, summary
+from divtok.report.marks import (
+    NOT_KNOWN,
+    marked,
+    means_divergent,
+    means_unexpected,
+    summary,
+    with_newlines_seen,
+)
 from divtok.score.estimators.guarded import GUARD
 from divtok.screen import visible
 
@@ -26,6 +33,7 @@ from divtok.screen import visible
 _PALE = (255, 246, 225)
 _STRONG = (232, 110, 30)
 _UNEXPECTED = "#0072b2"  # the blue of the same palette
+_UNEXPECTED_PALE, _UNEXPECTED_FRAME = "#cfe8ff", "#003a5d"  # the frame is seen on pale and strong
 _FAINTEST = 0.05  # bits; below this a token stays plain, or a page would be all colour
 _LONGEST_FIELD = 300
 _VERDICT_STYLE = {
@@ -107,9 +115,7 @@ def trajectory_text(
     for token, bits, _, divergent, unexpected in found:
         shown_token = _broken(token, divergent or unexpected)
         if brackets:
-            body = shown_token.rstrip("\n")  # a mark on the next line would not be seen as its
-            mark = marked(body, divergent=divergent, unexpected=unexpected)
-            shown_token = mark + shown_token[len(body) :]
+            shown_token = marked(shown_token, divergent=divergent, unexpected=unexpected)
         text.append(shown_token, style=_style(bits, divergent, unexpected))
     return text
 
@@ -207,28 +213,24 @@ def _short(text: str) -> str:
 
 
 def _broken(token: str, is_marked: bool) -> str:
-    """Newlines still break the line; a marked one also gets a sign, or it could not be seen."""
     text = visible(token, keep="\n")
-    return text.replace("\n", "↵\n") if is_marked else text
+    return with_newlines_seen(text) if is_marked else text
 
 
 def _style(bits: float, divergent: bool, unexpected: bool) -> Style:
-    mark = divergent or None
+    mark = Style(bold=True, underline=True) if divergent else Style()
     if unexpected:  # inverted: white on blue, and without colours still inverted
-        style = {"color": _UNEXPECTED, "bgcolor": "#ffffff", "reverse": True}
-    elif bits < _FAINTEST:
-        style = {}
-    else:
-        style = {"color": "#000000", "bgcolor": _hex(bits)}
-    return Style(**style, bold=mark, underline=mark)
+        return mark + Style(color=_UNEXPECTED, bgcolor="#ffffff", reverse=True)
+    return mark if bits < _FAINTEST else mark + Style(color="#000000", bgcolor=_hex(bits))
 
 
 def _css(bits: float, divergent: bool, unexpected: bool) -> str:
-    css = "" if bits < _FAINTEST else f"background:{_hex(bits)};color:#000;"
+    background = _hex(bits) if bits >= _FAINTEST else _UNEXPECTED_PALE if unexpected else None
+    css = "" if background is None else f"background:{background};color:#000;"
     if divergent:
         css += "font-weight:bold;text-decoration:underline;"
-    if unexpected:
-        css += f"outline:2px dashed {_UNEXPECTED};outline-offset:-1px;"
+    if unexpected:  # apart from its neighbours, which may be one character each
+        css += f"border:2px solid {_UNEXPECTED_FRAME};border-radius:3px;margin:0 1px;"
     return css
 
 

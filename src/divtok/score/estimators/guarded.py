@@ -37,6 +37,12 @@ def unexpected_tokens(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.b
     return None if excess is None else excess > guard
 
 
+def unexpected_count(trace: Trace, *, guard: float = GUARD) -> int | None:
+    """How many tokens neither model would have written; None where not known."""
+    found = unexpected_tokens(trace, guard=guard)
+    return None if found is None else int(np.count_nonzero(found))
+
+
 def guarded_surprise(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.float64]:
     """[T] weighted surprise of the reasoning tokens, and of all what is beyond the guard."""
     return weighted_surprise(trace) + np.maximum(_excess(trace) - guard, 0.0)
