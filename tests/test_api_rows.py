@@ -101,9 +101,14 @@ def test_what_cannot_be_written_is_refused(
         run.export(tmp_path / "x.csv", **how)
 
 
+def token(text: str, bits: float, divergent: bool, excess: float = 0.0) -> Token:
+    return Token(text, bits, divergent, excess > 5, excess)
+
+
 def test_tokens_are_a_tuple_that_shows_itself() -> None:
-    made = Tokens([Token("a ", 0.1, False), Token("<b>", 0.9, True), Token("\n", 0, False)], 0.5)
-    assert made == (Token("a ", 0.1, False), Token("<b>", 0.9, True), Token("\n", 0, False))
+    given = (token("a ", 0.1, False), token("<b>", 0.9, True), token("\n", 0, False))
+    made = Tokens(given, 0.5)
+    assert made == given
     assert str(made) == "<1 divergent of 3 tokens at theta 0.5>\na [<b>]\n"
     assert isinstance(made[1:], Tokens)
     assert (made[1:][0].text, made[1:].theta) == ("<b>", 0.5)
@@ -111,7 +116,22 @@ def test_tokens_are_a_tuple_that_shows_itself() -> None:
     assert "&lt;b&gt;" in page
     assert page.count("text-decoration:underline") == 1
     for twin in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
-        assert (twin, twin.theta) == (made, 0.5)
+        assert (twin, twin.theta, twin.guard) == (made, 0.5, 5.0)
+
+
+def test_unexpected_tokens_have_a_mark_of_their_own() -> None:
+    made = Tokens([token("a ", 0.9, True, 6), token("{b}", 0, False, 7), token("c", 0, False)], 0.5)
+    assert str(made) == "<1 divergent and 2 unexpected of 3 tokens at theta 0.5>\n[{!a }]{!{b}}c"
+    assert (made.unexpected_count, made[2:].unexpected_count) == (2, 0)
+    assert made.to_html().count("border:") == 3  # with the legend
+
+
+def test_where_nobody_knows_what_is_unexpected_nobody_says_none() -> None:
+    made = Tokens([Token("a", 0.9, True), Token("b", 0.0, False)], 0.5)
+    assert made.unexpected_count is None
+    told = "<1 divergent of 2 tokens at theta 0.5; unexpected ones are not known>"
+    assert str(made) == f"{told}\n[a]b"
+    assert "unexpected ones are not known" in made.to_html()
 
 
 def test_long_and_hostile_tokens_fit_on_a_screen() -> None:

@@ -170,6 +170,48 @@ def test_the_readme_example_gives_what_it_says():
     assert f"result.count  # {result.count} divergent" in code
 
 
+def test_the_page_of_dtc_guarded_has_values_that_it_gives():
+    import divtok
+
+    details = estimator_sections("dtc_guarded")["Details"]
+    question = re.findall(r'^\| to "(.*?)"', details, flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| `(.*?)` \| (.*) \|$", details, flags=re.MULTILINE)
+    assert [("551" in response, "First" in response) for response, _ in rows] == [
+        (True, False),
+        (False, False),
+        (True, True),
+        (False, True),
+    ]
+    pair = divtok.load_pair("tiny")
+    for text, cells in rows:
+        *values, named = cells.split(" | ")
+        response = text.replace(r"\n", "\n")
+        for name, value in zip(("dtc_lin", "dtc_weighted", "dtc_guarded"), values, strict=True):
+            found = divtok.confidence(question, response, pair=pair, estimator=name)
+            # Next to nothing is a sum of many surprises in an exponent: here its size.
+            size = {"rel": 0.2} if "e" in value else {"abs": 6e-4}
+            assert found.value == pytest.approx(float(value), **size)
+        marked = [token.text for token in found.tokens if token.unexpected]
+        assert marked == re.findall("`(.*?)`", named)
+
+
+def test_the_tutorials_wrong_sum_is_seen_by_dtc_guarded_alone():
+    import divtok
+
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    names: dict[str, str] = {}
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    exec("\n".join(re.findall(r"^(?:question|good) = .*$", code, flags=re.MULTILINE)), names)
+    pair = divtok.load_pair("tiny")
+    values: list[str] = []
+    for response in (names["good"], names["good"].replace("1231", "1331")):
+        found = divtok.confidence(names["question"], response, pair=pair, estimator="dtc_guarded")
+        assert found.count == 1
+        values.append(f"{found.value:.2f}")
+    assert "goes from {} to {}.".format(*values) in text
+    assert [token.text for token in found.tokens if token.unexpected] == ["3"]
+
+
 def test_the_examples_of_families_and_benchmarks_are_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

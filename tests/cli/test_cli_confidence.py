@@ -19,11 +19,13 @@ import divtok as package
 from divtok import api
 from divtok.errors import EXIT_ERROR, EXIT_NOTHING, EXIT_OK, EXIT_PARTIAL, EXIT_USAGE
 from divtok.families.family import FAMILIES
+from divtok.report.marks import marked
 from divtok.trace.pair import Pair
 
 P, Q = "divtok/tiny-0.5m", "divtok/tiny-0.3m"
 QUESTION = "Ada has 12 eggs. Ada buys 30 more eggs. How many eggs does Ada have now?"
 RESPONSE = r"12 plus 30 is 42. The answer is \boxed{42}."
+UNEXPECTED = [" ", "The"]  # of its tokens
 ODD = "Für 30 €: <b>日本</b> 🙂 [red]x[/red] " + r"\boxed{42}"
 THETA = FAMILIES.get("tiny").theta
 
@@ -64,14 +66,18 @@ def answers(said: Outcome) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.out.split("\n")[:-1]]
 
 
+def marks(known: package.Result) -> str:
+    """As the first line has them; the response of these tests has both kinds of marks."""
+    assert known.tokens.unexpected_count
+    counts = f"{known.count} divergent and {known.tokens.unexpected_count} unexpected"
+    return f"{counts} of {len(known.tokens)} tokens"
+
+
 def test_one_response_in_words(say: Said, pair: Pair) -> None:
     known = package.confidence(QUESTION, RESPONSE, pair=pair)
     said = say("--family", "tiny", "--question", QUESTION, "--response", RESPONSE)
     assert said.code == EXIT_OK
-    assert said.out == (
-        f"{known.value:.3f} dtc_lin: {known.count} divergent of {len(known.tokens)} tokens at "
-        f"theta {THETA:g}\n"
-    )
+    assert said.out == f"{known.value:.3f} dtc_lin: {marks(known)} at theta {THETA:g}\n"
 
 
 def test_all_tokens_may_count(say: Said, pair: Pair) -> None:
@@ -79,8 +85,8 @@ def test_all_tokens_may_count(say: Said, pair: Pair) -> None:
     given = ("--family", "tiny", "--theta", "0.01", "--question", QUESTION, "--response", RESPONSE)
     said = say(*given, "--counted", "all")
     assert said.out == (
-        f"{known.value:.3f} dtc_lin: {known.count} divergent of {len(known.tokens)} tokens at "
-        "theta 0.01, counted over all response tokens\n"
+        f"{known.value:.3f} dtc_lin: {marks(known)} at theta 0.01, counted over all response "
+        "tokens\n"
     )
     found = json.loads(say(*given, "--counted", "all", "--json").out)
     assert (found["count"], found["params"]["tokens"]) == (known.count, "all")
@@ -96,6 +102,7 @@ def test_one_response_as_json(say: Said, pair: Pair) -> None:
         "estimator": "dtc_lin",
         "params": {"theta": 0.01, "n": 10, "a": 0.95, "b": 0.05},
         "count": known.count,
+        "unexpected_count": len(UNEXPECTED),
         "tokens": len(known.tokens),
         "theta": 0.01,
         "p": P,
@@ -106,16 +113,78 @@ def test_one_response_as_json(say: Said, pair: Pair) -> None:
     assert "".join(token["text"] for token in listed) == RESPONSE
     assert [t["jsd_bits"] for t in listed] == [t.jsd_bits for t in known.tokens]
     assert sum(t["divergent"] for t in listed) == known.count
+    assert [t["text"] for t in listed if t["unexpected"]] == UNEXPECTED
+    assert [t["excess_nats"] for t in listed] == [t.excess_nats for t in known.tokens]
 
 
 @pytest.mark.parametrize("response", [RESPONSE, ODD])
-def test_the_tokens_are_shown_as_they_are(say: Said, response: str) -> None:
+def test_the_tokens_are_shown_as_they_are(say: Said, pair: Pair, response: str) -> None:
     said = say("--family", "tiny", "--question", QUESTION, "--response", response, "--tokens")
     assert said.code == EXIT_OK
     first, *rest = said.out.splitlines()
     assert " dtc_lin: " in first
-    # The terminal's width may break lines; nothing else is changed or read as markup.
-    assert "".join(rest).replace(" ", "").endswith(response.replace(" ", ""))
+    # The terminal's width may break lines, and tokens are marked; nothing else is changed or read
+    # as markup.
+    result = package.confidence(QUESTION, response, pair=pair)
+    shown = "".join(
+        marked(t.text, divergent=t.divergent, unexpected=bool(t.unexpected)) for t in result.tokens
+    )
+    assert "".join(rest).replace(" ", "").endswith(shown.replace(" ", ""))
+
+
+SUM = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
+WRONG = "421 + 130 = 541.\nThe answer is \\boxed{541}."
+ASKED = ("--family", "tiny", "--question", SUM)
+HINT = (
+    "Neither model would have written 1 of the 25 tokens (\"4\"): '--estimator dtc_guarded' takes "
+    "that into account."
+)
+
+
+def test_a_wrong_sum_that_was_typed_is_marked_and_said(say: Said) -> None:
+    said = say(*ASKED, "--response", WRONG, "--tokens")
+    assert said.out.splitlines() == [
+        "0.950 dtc_lin: 0 divergent and 1 unexpected of 25 tokens at theta 0.05",
+        "0 divergent and 1 unexpected of 25 tokens",
+        "{!unexpected}: neither model would have written it (more than 5 nats more ",
+        "surprising to both than they expect)",
+        "",
+        "421 + 130 = 5{!4}1.",
+        r"The answer is \boxed{541}.",
+    ]
+    assert said.err.splitlines() == [HINT]
+
+
+def test_the_guarded_estimator_needs_no_hint_and_a_right_sum_none(say: Said) -> None:
+    said = say(*ASKED, "--response", WRONG, "--estimator", "dtc_guarded")
+    assert (said.out[:18], said.err) == ("0.002 dtc_guarded:", "")
+    said = say(*ASKED, "--response", WRONG.replace("541", "551"))
+    assert said.out == "0.950 dtc_lin: 0 divergent of 25 tokens at theta 0.05\n"
+    assert said.err == ""
+
+
+def test_a_guard_that_was_asked_for_marks_accordingly(say: Said) -> None:
+    given = (*ASKED, "--response", WRONG, "--estimator", "dtc_guarded", "--json", "--tokens")
+    usual = json.loads(say(*given).out)
+    found = json.loads(say(*given, "--param", "guard=11.5").out)
+    assert (usual["unexpected_count"], found["unexpected_count"]) == (1, 0)
+    assert not any(token["unexpected"] for token in found["each_token"])
+    assert found["confidence"] > 100 * usual["confidence"]
+
+
+def test_a_hint_holds_nothing_that_acts_or_fills_the_screen(say: Said) -> None:
+    said = say(*ASKED, "--response", WRONG + "\n\n\x1b[31m\u202e")
+    (line,) = said.err.splitlines()
+    assert "\x1b" not in line
+    assert "\u202e" not in line
+    assert line.endswith("takes that into account.")
+
+
+def test_a_stream_says_how_many_tokens_are_unexpected(say: Said) -> None:
+    rows = [{"question": SUM, "response": r} for r in (WRONG, WRONG.replace("541", "551"), "")]
+    said = say("--family", "tiny", stdin=lines(*rows))
+    found = [row["divtok"].get("unexpected_count") for row in answers(said)]
+    assert found == [1, 0, None]
 
 
 def test_another_estimator_is_scored(say: Said, pair: Pair) -> None:

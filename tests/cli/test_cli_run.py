@@ -37,8 +37,8 @@ def test_run_makes_every_table_and_the_report(finished: FinishedRun) -> None:
         "grades": 8,
         "traces": 8,
         "counts": 8,
-        "confidences": 40,  # five estimators
-        "evaluations": 16,  # and three facts, on two benchmarks
+        "confidences": 56,  # seven estimators
+        "evaluations": 20,  # and three facts, on two benchmarks
     }
     keys = {t.key for t in run.trajectories.read()}
     assert {g.key for g in run.grades.read()} == keys
@@ -63,7 +63,7 @@ def test_run_prints_both_tables_and_tells_its_progress_apart(finished: FinishedR
     for stage in ("generate", "grade", "trace"):
         assert any(line.startswith(stage) and "8/8" in line for line in said.err.splitlines())
     theta = FAMILIES.get("tiny").theta
-    assert f"score: 5 estimators, 40 confidences at theta {theta:g}" in said.err
+    assert f"score: 7 estimators, 56 confidences at theta {theta:g}" in said.err
     assert str(finished.folder / "report" / "README.md") in said.err
 
 
@@ -111,7 +111,7 @@ def test_evaluate_prints_sound_json(finished: FinishedRun, divtok: Command) -> N
         ("arith-easy", GENERATOR),
         ("arith-medium", GENERATOR),
     }
-    assert len({(row["benchmark"], row["estimator"]) for row in rows}) == len(rows) == 16
+    assert len({(row["benchmark"], row["estimator"]) for row in rows}) == len(rows) == 20
     for row in rows:
         assert row["n"] == 4
         assert row["n_scored"] + row["excluded"] == row["n"]

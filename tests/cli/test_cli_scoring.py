@@ -133,7 +133,7 @@ def test_a_known_pair_brings_its_theta_and_another_ranks_without_one(
     unfitted = stored_config(Run.open(imported))
     assert (unfitted.fitted_theta, unfitted.family) == (None, config.family)
     scored = {c.estimator for c in Run.open(imported).confidences.read()}
-    assert scored == {"nsl", "mean_prob", "entropy"}
+    assert scored == {"nsl", "mean_prob", "entropy", "dtc_weighted", "dtc_guarded"}
 
     said = divtok("score", imported, "--pair", AUXILIARY, GENERATOR, "--theta", "0.3")
     assert said.code == EXIT_OK, said.err

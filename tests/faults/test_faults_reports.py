@@ -30,7 +30,7 @@ from divtok.report.figures import CountDisplay, save_figure
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 from divtok.report.render import to_csv
 from divtok.report.tables import ReportColumn, ReportRow, ReportTable
-from divtok.report.terminal import html_tokens
+from divtok.report.trajectory import html_tokens
 from divtok.report.write import write_report
 from divtok.stages.evaluate import protocol_of, results_of
 

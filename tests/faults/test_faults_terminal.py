@@ -20,7 +20,7 @@ from divtok import screen
 from divtok.errors import DataError, ServerError
 from divtok.progress import track
 from divtok.report import write
-from divtok.report.terminal import trajectory_text
+from divtok.report.trajectory import trajectory_text
 
 __all__ = ["divtok"]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
+from rich.console import Console
 
 from divtok.evaluate.fit import ThetaFit, ThetaPoint
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
@@ -21,6 +24,14 @@ HOSTILE = [
     "$\\frac{1}{$",
     "lone \ud800 surrogate",
 ]
+
+
+def printed(thing, *, colour=False, width=80):
+    out = io.StringIO()
+    Console(
+        file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else None
+    ).print(thing)
+    return out.getvalue()
 
 
 def evaluation(estimator="est", **changes):

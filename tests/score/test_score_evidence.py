@@ -117,11 +117,11 @@ def test_sets_name_estimators_that_are_there() -> None:
     for name in ESTIMATOR_SETS:
         assert {spec.name for spec in expand_estimators([name])} <= set(ESTIMATORS.names())
     whitebox = [spec.name for spec in expand_estimators(["whitebox"])]
-    assert len(whitebox) == len(set(whitebox)) == 16
+    assert len(whitebox) == len(set(whitebox)) == 17
     # The paper's columns, and behind them what a trace is enough for and the paper does not have.
     beyond = [spec.name for spec in expand_estimators(["not_in_paper"])]
     assert beyond == [
-        *("dtc_weighted", "cmp", "cme"),
+        *("dtc_weighted", "dtc_guarded", "cmp", "cme"),
         *("deepconf_group", "deepconf_tail", "self_certainty_reverse"),
     ]
     assert whitebox == [*WHITEBOX_ESTIMATORS, *beyond]
@@ -132,7 +132,7 @@ def test_sets_name_estimators_that_are_there() -> None:
     assert not any(spec.evidence for spec in trace)
     # As tables show them; the five of other papers would double the width of every run's.
     assert [spec.name for spec in trace] == [
-        *("nsl", "mean_prob", "entropy", "dtc_lin", "dtc_prod", "dtc_weighted"),
+        *("nsl", "mean_prob", "entropy", "dtc_lin", "dtc_prod", "dtc_weighted", "dtc_guarded"),
     ]
 
 

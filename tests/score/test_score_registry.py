@@ -73,6 +73,7 @@ def test_the_estimators_that_come_with_the_package() -> None:
         "dtc_lin": ("jsd_bits",),
         "dtc_prod": ("jsd_bits", "logprob_p"),
         "dtc_weighted": ("jsd_bits", "logprob_p"),
+        "dtc_guarded": ("jsd_bits", "logprob_p", "logprob_q", "entropy_p", "entropy_q"),
         "relevance": ("logprob_p", "relevance"),
         "basecal": ("base",),
         "basecal_proj": ("projected",),

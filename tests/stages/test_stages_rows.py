@@ -60,6 +60,7 @@ def test_a_row_has_all_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "count": 3,
             "tokens": 4,
             "theta": 0.05,
+            "unexpected_count": 0,
             "suspect_tokens": [
                 {"position": 1, "text": texts[0], "jsd_bits": 0.3},
                 {"position": 2, "text": texts[1], "jsd_bits": 0.6},
@@ -78,6 +79,20 @@ def test_without_tokens_no_trace_is_looked_at(
     (row,) = rows_of(run, tokens=False)
     assert "suspect_tokens" not in row
     assert (row["dtc_lin"], row["count"]) == (0.68, 3)
+
+
+def test_unexpected_tokens_are_counted_where_a_trace_tells(tmp_path: Path) -> None:
+    unlikely = np.array([-9.0, -9.0, 0.0, -0.5], dtype=np.float32)
+    certain = np.zeros(4, dtype=np.float32)
+    columns = {"logprob_p": unlikely, "logprob_q": unlikely}
+    columns |= {"entropy_p": certain, "entropy_q": certain}
+    bits = np.full(4, 0.1, dtype=np.float32)
+    bounds = {"exact": False, "jsd_low_bits": bits, "jsd_high_bits": bits}
+    rows = [Row(sample=i) for i in range(3)]
+    run = handmade_run(tmp_path, rows)
+    with run.lock():
+        run.traces.replace([trace_of(rows[0], **columns), trace_of(rows[1], **bounds)])
+    assert [row["unexpected_count"] for row in rows_of(run)] == [2, None, None]
 
 
 def test_what_is_missing_is_none_with_a_reason(tmp_path: Path) -> None:

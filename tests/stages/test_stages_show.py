@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stages_samples import GENERATOR, Row, handmade_run, small_config, trace_of, write_responses
 
@@ -126,8 +127,26 @@ def test_one_response_with_its_tokens(run: Run, facts: Facts) -> None:
     assert found.problem is not None
     assert found.problem.question == "Question a?"
     assert (found.cells["dtc_lin"], found.theta) == (0.95, 0.05)
-    assert found.divergences == [
-        "divergent tokens by position, in bits: [1] 0.300, [2] 0.600, [3] 0.900"
+    assert found.places == [
+        "divergent tokens by position, in bits: [1] 0.300, [2] 0.600, [3] 0.900",
+        "unexpected tokens by position, in nats beyond what both models expect: none",
+    ]
+
+
+def test_where_unexpected_tokens_are_and_where_nobody_knows(tmp_path: Path) -> None:
+    unlikely, certain = np.array([-9.0, 0.0, -8.5, 0.0], np.float32), np.zeros(4, np.float32)
+    columns = {"logprob_p": unlikely, "logprob_q": unlikely}
+    columns |= {"entropy_p": certain, "entropy_q": certain}
+    bounds = {"exact": False, "jsd_low_bits": certain, "jsd_high_bits": certain}
+    rows = [Row(sample=i) for i in range(2)]
+    run = handmade_run(tmp_path, rows)
+    with run.lock():
+        run.traces.replace([trace_of(rows[0], **columns), trace_of(rows[1], **bounds)])
+    facts = Facts(run, small_config())
+    told = [shown(run, small_config(), facts, row.key, tell=print).places[1] for row in rows]
+    assert told == [
+        "unexpected tokens by position, in nats beyond what both models expect: [0] 9.0, [2] 8.5",
+        "unexpected tokens: not known from a server's most likely tokens",
     ]
 
 
@@ -148,7 +167,7 @@ def test_a_response_that_was_not_read_or_could_not_be(tmp_path: Path) -> None:
     run = write_responses(tmp_path / "a", config, ["It is \\boxed{1}."])
     facts = Facts(run, config)
     found = shown(run, config, facts, next(iter(facts.places)), tell=print)
-    assert (found.trace, found.tokens, found.divergences) == (None, None, [])
+    assert (found.trace, found.tokens, found.places) == (None, None, [])
     assert found.cells["reason"] == "not read yet"
     row = Row(tokens=0)
     run = handmade_run(tmp_path / "b", [row])
@@ -156,4 +175,4 @@ def test_a_response_that_was_not_read_or_could_not_be(tmp_path: Path) -> None:
         run.traces.append([trace_of(row, status="empty", reason="there are no tokens")])
     found = shown(run, config, Facts(run, config), row.key, tell=print)
     assert found.tokens is None
-    assert found.divergences == ["not read (empty): there are no tokens"]
+    assert found.places == ["not read (empty): there are no tokens"]

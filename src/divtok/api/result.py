@@ -1,4 +1,4 @@
-"""What is known of one response: its confidence, and its tokens with their divergences."""
+"""What is known of one response: its confidence, and its tokens with what marks them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import SupportsIndex, overload
 
 from divtok.records import Scalar, Trace
+from divtok.report.marks import NOT_KNOWN, marked, summary, with_newlines_seen
+from divtok.score.estimators.guarded import GUARD
 
 # What fits on a screen when it is printed.
 _WIDTH, _LINES = 80, 20
@@ -17,23 +19,34 @@ _WIDTH, _LINES = 80, 20
 class Token:
     """One token of the response: its text, its divergence, and whether it counts as divergent.
 
+    `unexpected` says that neither model would have written it: by `excess_nats` it surprises both
+    more than they expect to be surprised. Both are None where servers told too little to know.
+
     Example:
         >>> import divtok
         >>> pair = divtok.load_pair("tiny")
         >>> token = divtok.confidence("What is 1 + 1?", "It is 2.", pair=pair).tokens[0]
         >>> token.text, token.divergent
         ('It', True)
+        >>> question = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
+        >>> typed = "421 + 130 = 541.\\nThe answer is \\\\boxed{541}."
+        >>> tokens = divtok.confidence(question, typed, pair=pair).tokens
+        >>> [(token.text, round(token.excess_nats)) for token in tokens if token.unexpected]
+        [('4', 11)]
     """
 
     text: str
     jsd_bits: float
     divergent: bool
+    unexpected: bool | None = None
+    excess_nats: float | None = None
 
 
 class Tokens(tuple[Token, ...]):
     """The tokens of a response, in order: a tuple of `Token` that shows itself.
 
-    Printed, divergent tokens are in [brackets]; in a notebook they are coloured by divergence.
+    Printed, divergent tokens are in [brackets] and unexpected ones in {!braces}; in a notebook they
+    are coloured by divergence, and unexpected ones have a frame.
 
     Example:
         >>> import divtok
@@ -43,15 +56,16 @@ class Tokens(tuple[Token, ...]):
         (True, True)
     """
 
-    theta: float
+    theta: float  # above it a divergence is divergent, in bits
+    guard: float  # above it an excess is unexpected, in nats
 
-    def __new__(cls, tokens: Iterable[Token], theta: float) -> Tokens:
+    def __new__(cls, tokens: Iterable[Token], theta: float, guard: float = GUARD) -> Tokens:
         made = super().__new__(cls, tokens)
-        made.theta = theta
+        made.theta, made.guard = theta, guard
         return made
 
-    def __getnewargs__(self) -> tuple[tuple[Token, ...], float]:
-        return tuple(self), self.theta
+    def __getnewargs__(self) -> tuple[tuple[Token, ...], float, float]:
+        return tuple(self), self.theta, self.guard
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Token: ...
@@ -59,14 +73,19 @@ class Tokens(tuple[Token, ...]):
     def __getitem__(self, index: slice) -> Tokens: ...
     def __getitem__(self, index: SupportsIndex | slice) -> Token | Tokens:
         if isinstance(index, slice):
-            return Tokens(super().__getitem__(index), self.theta)
+            return Tokens(super().__getitem__(index), self.theta, self.guard)
         return super().__getitem__(index)
+
+    @property
+    def unexpected_count(self) -> int | None:
+        """How many neither model would have written; None where that is not known."""
+        marks = [token.unexpected for token in self]
+        return None if None in marks else sum(map(bool, marks))
 
     def __repr__(self) -> str:
         from divtok.screen import visible
 
-        divergent = sum(token.divergent for token in self)
-        text = "".join(f"[{t.text}]" if t.divergent else t.text for t in self)
+        text = "".join(map(_marked, self))
         lines = [
             piece
             for line in visible(text, keep="\n").split("\n")
@@ -74,22 +93,36 @@ class Tokens(tuple[Token, ...]):
         ]
         if len(lines) > _LINES:
             lines = [*lines[: _LINES - 1], f"... {len(lines) - _LINES + 1} more lines"]
-        head = f"<{divergent} divergent of {len(self)} tokens at theta {self.theta:g}>"
-        return "\n".join([head, *lines])
+        return "\n".join([f"<{_told(self)}>", *lines])
 
     def to_html(self) -> str:
         """The tokens coloured by divergence, as HTML without scripts."""
-        from divtok.report.terminal import html_tokens
+        from divtok.report.trajectory import html_tokens
 
+        excess = [token.excess_nats for token in self]
         return html_tokens(
             [token.text for token in self],
             [token.jsd_bits for token in self],
             self.theta,
             reasoning=[token.divergent for token in self],
+            excess=None if None in excess else [nats for nats in excess if nats is not None],
+            guard=self.guard,
         )
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+def _told(tokens: Tokens) -> str:
+    divergent, unexpected = sum(token.divergent for token in tokens), tokens.unexpected_count
+    unknown = f"; {NOT_KNOWN}" if unexpected is None else ""
+    return f"{summary(divergent, unexpected, len(tokens))} at theta {tokens.theta:g}{unknown}"
+
+
+def _marked(token: Token) -> str:
+    is_marked = token.divergent or token.unexpected
+    text = with_newlines_seen(token.text) if is_marked else token.text
+    return marked(text, divergent=token.divergent, unexpected=bool(token.unexpected))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,10 +153,7 @@ class Result:
     prior: float | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<Result: {self.estimator} {self.value:.3f}, {self.count} divergent of "
-            f"{len(self.tokens)} tokens at theta {self.theta:g}>"
-        )
+        return f"<Result: {self.estimator} {self.value:.3f}, {_told(self.tokens)}>"
 
     def _repr_html_(self) -> str:
         view = self.tokens.to_html()

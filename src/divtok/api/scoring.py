@@ -21,6 +21,13 @@ from divtok.families.family import default_theta
 from divtok.protocols.encode import prompt_ids, response_ids
 from divtok.records import Confidence, CountedTokens, Counts, Reason, Scalar, Trace
 from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.estimators.guarded import (
+    GUARD,
+    excess_surprise,
+    unexpected_count,
+    unexpected_tokens,
+)
+from divtok.score.estimators.guarded import NAME as GUARDED
 from divtok.score.facts import COUNTED_WORDS, count_trace
 from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
 from divtok.score.scoring import named_parameters, score_evidence
@@ -42,6 +49,7 @@ class Scored:
     confidences: tuple[Confidence, ...]
     counts: Counts | None = None  # None where the response was not read
     trace: Trace | None = None
+    unexpected: int | None = None  # how many tokens are, None where that is not known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,11 +143,12 @@ class Scoring:
             )
             for spec, given in self.chosen
         ]
-        counts = None
+        counts = unexpected = None
         if trace.status == "ok":
             self.tally.add(trace)
             counts = count_trace(trace, theta=self.theta, band_bits=0.0)
-        return Scored(row.text or "", tuple(found), counts, trace)
+            unexpected = unexpected_count(trace, guard=_guard(found[0]))
+        return Scored(row.text or "", tuple(found), counts, trace, unexpected)
 
     def warn(self, *, stacklevel: int) -> None:
         """A Python warning where the pair's divergences say nothing, by all that was scored."""
@@ -158,19 +167,12 @@ class Scoring:
             return None
         tokenizer = self.pair.p.tokenizer
         texts = token_texts(tokenizer, response_ids(tokenizer, scored.response))
-        divergent = divergent_tokens(trace, theta=self.theta)
         bounds = None if found.low is None or found.high is None else (found.low, found.high)
         few, many = counts.low, counts.high
         return Result(
             value=found.value,
             count=counts.count,
-            tokens=Tokens(
-                (
-                    Token(text, float(bits), bool(above))
-                    for text, bits, above in zip(texts, trace.jsd_bits, divergent, strict=True)
-                ),
-                self.theta,
-            ),
+            tokens=_tokens(texts, trace, self.theta, _guard(found)),
             estimator=found.estimator,
             params=found.params,
             theta=self.theta,
@@ -179,6 +181,22 @@ class Scoring:
             count_bounds=None if few is None or many is None else (few, many),
             prior=found.prior,
         )
+
+
+def _guard(found: Confidence) -> float:
+    """Beyond how many nats a token is unexpected: as asked for, where it was asked for."""
+    asked = found.params["guard"] if found.estimator == GUARDED else GUARD
+    return float(asked)
+
+
+def _tokens(texts: Sequence[str], trace: Trace, theta: float, guard: float) -> Tokens:
+    divergent = divergent_tokens(trace, theta=theta).tolist()
+    excess, mask = excess_surprise(trace), unexpected_tokens(trace, guard=guard)
+    nothing = [None] * len(texts)
+    marks = nothing if mask is None else mask.tolist()
+    nats = nothing if excess is None else excess.tolist()
+    rows = zip(texts, trace.jsd_bits.tolist(), divergent, marks, nats, strict=True)
+    return Tokens((Token(*row) for row in rows), theta, guard)
 
 
 def not_text(name: str, value: object) -> Reason | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -17,8 +18,9 @@ from divtok.families.family import default_theta, get_family
 from divtok.json_lines import json_object
 from divtok.json_text import FLAG, json_text, without_nonfinite
 from divtok.models.load import DType
+from divtok.progress import say
 from divtok.records import Scalar
-from divtok.screen import put, show
+from divtok.screen import coloured, put, show, visible
 from divtok.strict_yaml import parse_yaml
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from divtok.trace.topk.server_pair import ServerPair
 
 STANDARD_INPUT = "standard input"
+_NAMED, _LONGEST = 5, 20  # unexpected tokens in a line, and characters of each
 
 
 class Counted(StrEnum):
@@ -78,7 +81,8 @@ def confidence(
         typer.Option(min=1, help="Rows of a stream to read, and to answer, together: faster."),
     ] = 1,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Show the response with its divergent tokens.")
+        bool,
+        typer.Option("--tokens", help="Show the response, divergent and unexpected tokens marked."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -258,6 +262,7 @@ def _answer(scored: Scored) -> dict[str, Any]:
         "estimator": found.estimator,
         "params": dict(found.params),
         "count": counts.count,
+        "unexpected_count": scored.unexpected,
         "tokens": counts.length,
         "theta": counts.theta,
         "p": counts.p,
@@ -277,6 +282,7 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
         "estimator": result.estimator,
         "params": dict(result.params),
         "count": result.count,
+        "unexpected_count": result.tokens.unexpected_count,
         "tokens": len(result.tokens),
         "theta": result.theta,
         "p": result.trace.p,
@@ -287,14 +293,13 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
     if result.prior is not None:
         found["prior"] = result.prior
     if tokens:
-        found["each_token"] = [
-            {"text": t.text, "jsd_bits": t.jsd_bits, "divergent": t.divergent}
-            for t in result.tokens
-        ]
+        found["each_token"] = [asdict(token) for token in result.tokens]
     return found
 
 
 def _show(result: Result, *, tokens: bool) -> None:
+    from divtok.report.marks import summary
+    from divtok.score.estimators.guarded import excess_surprise
     from divtok.score.facts import COUNTED_WORDS
 
     within = ""
@@ -304,17 +309,41 @@ def _show(result: Result, *, tokens: bool) -> None:
         )
     which = result.trace.counted
     over = "" if which == "reasoning" else f", counted over {COUNTED_WORDS[which]}"
-    put(
-        f"{result.value:.3f} {result.estimator}: {result.count} divergent of "
-        f"{len(result.tokens)} tokens at theta {result.theta:g}{over}{within}"
-    )
+    marks = summary(result.count, result.tokens.unexpected_count, len(result.tokens))
+    put(f"{result.value:.3f} {result.estimator}: {marks} at theta {result.theta:g}{over}{within}")
     if tokens:
-        from divtok.report.terminal import trajectory_text
+        from divtok.report.trajectory import trajectory_text
 
         text = trajectory_text(
             [token.text for token in result.tokens],
             result.trace.jsd_bits,
             result.theta,
             reasoning=result.trace.reasoning(),
+            excess=excess_surprise(result.trace),
+            guard=result.tokens.guard,
+            brackets=not coloured(),
         )
         show(text)
+    _hint(result)
+
+
+def _hint(result: Result) -> None:
+    """Where the estimator that was asked for sees nothing of tokens that neither model expects."""
+    from divtok.score.estimators.guarded import NAME
+
+    texts = [token.text for token in result.tokens if token.unexpected]
+    if not texts or result.estimator == NAME:
+        return
+    # A character that several tokens make together is the text of the last.
+    named = [f'"{_short(text)}"' for text in texts if text][:_NAMED]
+    named += ["..."] if len(named) < len(texts) else []
+    say(
+        f"Neither model would have written {len(texts)} of the {len(result.tokens)} tokens "
+        f"({', '.join(named)}): '--estimator {NAME}' takes that into account."
+    )
+
+
+def _short(text: str) -> str:
+    """A token's text in a line of ours, in which it must not begin another."""
+    plain = visible(text)
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3] + "..."

@@ -12,7 +12,7 @@ from divtok.cli.printing import leave_if_failed, print_results, put_filled
 from divtok.config.run import RunConfig
 from divtok.progress import say
 from divtok.records import Evaluation
-from divtok.screen import put, show
+from divtok.screen import coloured, put, show
 from divtok.stages.examples import Example, examples
 from divtok.store.run import Run
 
@@ -66,7 +66,8 @@ def _show_examples(store: Run, config: RunConfig) -> None:
 
 def _coloured(example: Example, theta: float) -> Text:
     from divtok.models.load import load_tokenizer
-    from divtok.report.terminal import TrajectoryHeader, trajectory_text
+    from divtok.report.trajectory import TrajectoryHeader, trajectory_text
+    from divtok.score.estimators.guarded import excess_surprise
     from divtok.trace.spans import token_texts
 
     tokenizer = load_tokenizer(example.trajectory.generator)
@@ -83,6 +84,8 @@ def _coloured(example: Example, theta: float) -> Text:
             estimator=example.confidence.estimator,
         ),
         reasoning=example.trace.reasoning(),
+        excess=excess_surprise(example.trace),
+        brackets=not coloured(),
     )
 
 

@@ -43,9 +43,10 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at one response, its divergent tokens marked, or list those to look at.
+    """Look at one response, divergent and unexpected tokens marked, or list those to look at.
 
-    Divergent tokens are coloured, bold and underlined; in a pipe they are in [brackets].
+    Divergent tokens are coloured, bold and underlined; unexpected ones, which neither model would
+    have written, inverted. In a pipe they are in [brackets] and in {!braces}.
     """
     from divtok.stages.rows import RunRows
     from divtok.stages.show import Which, keys_of, ranked, rows_at, shown, usual_estimator
@@ -101,7 +102,8 @@ def _print(found: Shown) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from divtok.report.terminal import trajectory_text
+    from divtok.report.trajectory import trajectory_text
+    from divtok.score.estimators.guarded import excess_surprise
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
@@ -113,7 +115,7 @@ def _print(found: Shown) -> None:
     trace = found.trace
     if trace is None or found.tokens is None:
         put(found.trajectory.text)
-        for line in found.divergences:
+        for line in found.places:
             put(line)
         return
     draw(
@@ -122,6 +124,8 @@ def _print(found: Shown) -> None:
             trace.jsd_bits,
             found.theta,
             reasoning=trace.reasoning(),
+            excess=excess_surprise(trace),
+            guard=found.guard,
             brackets=not coloured(),
         )
     )

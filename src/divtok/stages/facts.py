@@ -26,7 +26,7 @@ NOT_SCORED = "not scored yet"
 OTHERS = (
     *("key", "benchmark", "problem_id", "sample", "generator", "question", "response"),
     *("finish_reason", "gold", "answer", "verdict", "verdict_reason", "count", "tokens", "theta"),
-    *("counted", "suspect_tokens", "reason"),
+    *("counted", "unexpected_count", "suspect_tokens", "reason"),
 )
 _MISSING = -1
 

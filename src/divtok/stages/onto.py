@@ -24,7 +24,7 @@ from divtok.stages.bad_rows import file_sections
 from divtok.stages.export import ENDINGS, Put, destination
 from divtok.stages.facts import Cells
 from divtok.stages.own_files import OwnFile, OwnRow, own_file
-from divtok.stages.rows import SUSPECTS, Column, RunRows
+from divtok.stages.rows import FROM_TRACES, Column, RunRows
 from divtok.store.responses import rows_of
 from divtok.store.run import Run
 
@@ -56,18 +56,18 @@ def export_onto(
     wanted = {place for place in places if place is not None}
     names = [column.name for column in _added(rows)]
     columns = [Column(PREFIX + column.name, column.kind) for column in _added(rows)]
-    tokens_of: dict[int, Any] = {}
+    tokens_of: dict[int, Cells] = {}
     if tokens:
         order = iter(sorted(wanted))
         for batch in rows.batches(wanted.__contains__):
-            tokens_of |= {next(order): row[SUSPECTS] for row in batch}
+            tokens_of |= {next(order): {name: row[name] for name in FROM_TRACES} for row in batch}
     keys = list(rows.facts.places)
 
     def added(number: int) -> Cells | None:
         place = places[number]
         if place is None:
             return None
-        cells = {"key": keys[place], **rows.facts.cells(place), SUSPECTS: tokens_of.get(place)}
+        cells = {"key": keys[place], **rows.facts.cells(place), **tokens_of.get(place, {})}
         return {PREFIX + name: cells[name] for name in names}
 
     with destination(out, put) as write:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Kind = Literal["foreign", "word", "number", "whole", "tokens"]
 
 SUSPECTS = "suspect_tokens"
+UNEXPECTED = "unexpected_count"
+FROM_TRACES: dict[str, Kind] = {UNEXPECTED: "whole", SUSPECTS: "tokens"}
 # Rows that are made at once; a shard may hold all of a run.
 ROWS_AT_ONCE = 1024
 _MANY = 5000  # rows that take long enough for progress to be shown
@@ -56,8 +58,8 @@ class Column:
 class RunRows:
     """The rows of a run in the order of its trajectories.
 
-    Without `tokens` the traces are not read, and no row has its divergent tokens. `tell` takes what
-    the user should know.
+    Without `tokens` the traces are not read, and no row has its divergent tokens, nor how many are
+    unexpected. `tell` takes what the user should know.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class RunRows:
         if facts.counted != "reasoning":
             kinds["counted"] = "word"
         if self._suspects is not None:
-            kinds[SUSPECTS] = "tokens"
+            kinds |= FROM_TRACES
         kinds["reason"] = "foreign"
         return [Column(name, kind) for name, kind in kinds.items()]
 
@@ -151,6 +153,7 @@ class RunRows:
         found = self.facts.cells(place)
         if self._suspects is not None:
             generator, text = who["generator"], who["response"]
+            found[UNEXPECTED] = self._suspects.unexpected(place)
             found[SUSPECTS] = self._suspects.of(place, generator, text, given)
         return found
 

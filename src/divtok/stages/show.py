@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from divtok.config.run import RunConfig
 from divtok.errors import DataError, NothingScoredError, UsageError
 from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.estimators.guarded import NAME as GUARDED
+from divtok.score.estimators.guarded import excess_surprise
 from divtok.stages.facts import Cells, Facts, Numbers
 from divtok.stages.rows import RunRows
 from divtok.stages.stored import counting
@@ -42,19 +45,30 @@ class Shown:
     cells: Cells
     estimators: tuple[str, ...]
     theta: float
+    guard: float
     trace: Trace | None
     tokens: list[str] | None
 
     @property
-    def divergences(self) -> list[str]:
-        """Where the divergent tokens are, for where no token can be marked."""
+    def places(self) -> list[str]:
+        """Where divergent and unexpected tokens are, for where no token can be marked."""
         if self.trace is None:
             return []
         if self.trace.status != "ok":
             return [f"not read ({self.trace.status}): {self.trace.reason}"]
-        places = np.flatnonzero(divergent_tokens(self.trace, theta=self.theta)).tolist()
-        found = [f"[{place}] {self.trace.jsd_bits[place]:.3f}" for place in places]
-        return [f"divergent tokens by position, in bits: {', '.join(found) or 'none'}"]
+        divergent = divergent_tokens(self.trace, theta=self.theta)
+        told = "divergent tokens by position, in bits: "
+        lines = [told + _listed(divergent, self.trace.jsd_bits, 3)]
+        excess = excess_surprise(self.trace)
+        if excess is None:
+            return [*lines, "unexpected tokens: not known from a server's most likely tokens"]
+        told = "unexpected tokens by position, in nats beyond what both models expect: "
+        return [*lines, told + _listed(excess > self.guard, excess, 1)]
+
+
+def _listed(chosen: npt.NDArray[np.bool_], values: npt.NDArray[np.floating], digits: int) -> str:
+    places = np.flatnonzero(chosen).tolist()
+    return ", ".join(f"[{place}] {values[place]:.{digits}f}" for place in places) or "none"
 
 
 def keys_of(run: Run, facts: Facts, name: str) -> list[str]:
@@ -106,6 +120,7 @@ def shown(
         cells=facts.cells(facts.places[key]),
         estimators=facts.estimators,
         theta=facts.theta,
+        guard=float(config.bound(GUARDED)["guard"]),
         trace=trace,
         tokens=tokens,
     )

@@ -17,6 +17,8 @@ from divtok.config.run import RunConfig
 from divtok.errors import DataError, DivtokError
 from divtok.records import Trace
 from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.estimators.guarded import NAME as GUARDED
+from divtok.score.estimators.guarded import unexpected_count
 from divtok.score.facts import count_trace
 from divtok.stages.facts import Facts
 from divtok.stages.readers import reader_tokenizer
@@ -38,6 +40,7 @@ class _Found:
     stop: int
     length: int
     retokenized: bool
+    unexpected: int | None  # how many tokens are, None where that is not known
 
 
 class Texts:
@@ -92,6 +95,7 @@ class Suspects:
         positions: list[Any] = [np.empty(0, np.int32)]
         bits: list[Any] = [np.empty(0, np.float32)]
         end, count_here = 0, facts.uncounted
+        guard = float(config.bound(GUARDED)["guard"])
         for response, trace in scored_traces(run, config, stored_responses(run)):
             if trace.status != "ok":
                 continue
@@ -102,8 +106,14 @@ class Suspects:
             positions.append(there.astype(np.int32))
             bits.append(trace.jsd_bits[there])
             start, end = end, end + len(there)
-            self._found[place] = _Found(start, end, len(trace), trace.retokenized)
+            unexpected = unexpected_count(trace, guard=guard)
+            self._found[place] = _Found(start, end, len(trace), trace.retokenized, unexpected)
         self._positions, self._bits = np.concatenate(positions), np.concatenate(bits)
+
+    def unexpected(self, place: int) -> int | None:
+        """How many tokens neither model would have written; None where that is not known."""
+        found = self._found.get(place)
+        return None if found is None else found.unexpected
 
     def of(
         self, place: int, generator: str, text: str, given: Callable[[], Sequence[int]]

@@ -15,30 +15,48 @@ from divtok.records import Trace
 from divtok.score.estimators.weighted import RANGES, weighted_surprise
 from divtok.score.registry import Range, estimator
 
-# In nats. A surprise is as likely to be so far above the entropy as a token is to be 150 times less
-# likely than usual there.
+NAME = "dtc_guarded"
+# In nats: such a token is 150 times less likely than tokens at its place usually are.
 GUARD = 5.0
 _RANGES: dict[str, Range] = {**RANGES, "guard": (0.0, 1000.0)}
 
 
-def excess_surprise(trace: Trace) -> npt.NDArray[np.float64]:
+def excess_surprise(trace: Trace) -> npt.NDArray[np.float64] | None:
     """[T] by how many nats a token surprises both models more than they expect to be surprised.
 
     The smaller of both models' surprise less entropy; below 0 for tokens that one of them expects.
     The answer's tokens have one like all others; those from the end of the turn on have none, 0.
+    None where a server's most likely tokens do not tell.
     """
-    p = -trace.logprob_p.astype(np.float64) - trace.entropy_p
-    q = -trace.logprob_q.astype(np.float64) - trace.entropy_q
-    return np.where(np.arange(len(p)) < trace.turn_end, np.minimum(p, q), 0.0)
+    return _excess(trace) if trace.exact else None
 
 
-def unexpected_tokens(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.bool_]:
-    """[T] mask of the tokens that neither model would have written."""
-    return excess_surprise(trace) > guard
+def unexpected_tokens(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.bool_] | None:
+    """[T] mask of the tokens that neither model would have written; None where not known."""
+    excess = excess_surprise(trace)
+    return None if excess is None else excess > guard
+
+
+def unexpected_count(trace: Trace, *, guard: float = GUARD) -> int | None:
+    """How many tokens neither model would have written; None where not known."""
+    found = unexpected_tokens(trace, guard=guard)
+    return None if found is None else int(np.count_nonzero(found))
+
+
+def guarded_surprise(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.float64]:
+    """[T] weighted surprise of the reasoning tokens, and of all what is beyond the guard."""
+    return weighted_surprise(trace) + np.maximum(_excess(trace) - guard, 0.0)
+
+
+def running_confidence(
+    trace: Trace, *, rate: float = 1.0, guard: float = GUARD
+) -> npt.NDArray[np.float64]:
+    """[T] dtc_guarded of the response up to and with each token: it never rises."""
+    return np.exp(-rate * np.cumsum(guarded_surprise(trace, guard=guard)))
 
 
 @estimator(
-    "dtc_guarded",
+    NAME,
     needs=("jsd_bits", "logprob_p", "logprob_q", "entropy_p", "entropy_q"),
     label="DTC guarded",
     order=197,
@@ -46,5 +64,10 @@ def unexpected_tokens(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.b
 )
 def dtc_guarded(trace: Trace, *, rate: float = 1.0, guard: float = GUARD) -> float:
     """dtc_weighted, lowered by every token that neither of the two models would have written."""
-    beyond = np.maximum(excess_surprise(trace) - guard, 0.0)
-    return float(np.exp(-rate * (weighted_surprise(trace).sum() + beyond.sum())))
+    return float(np.exp(-rate * guarded_surprise(trace, guard=guard).sum()))
+
+
+def _excess(trace: Trace) -> npt.NDArray[np.float64]:
+    p = -trace.logprob_p.astype(np.float64) - trace.entropy_p
+    q = -trace.logprob_q.astype(np.float64) - trace.entropy_q
+    return np.where(np.arange(len(p)) < trace.turn_end, np.minimum(p, q), 0.0)
