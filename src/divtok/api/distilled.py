@@ -23,7 +23,7 @@ def distil(
     tokens: int = 200_000,
     epochs: int | None = None,
     steps: int | None = None,
-    batch_tokens: int = 2048,
+    batch_tokens: int = 1024,
     learning_rate: float | None = None,
     max_length: int = 4096,
     seed: int = 0,

@@ -50,7 +50,7 @@ def distil(
     steps: Annotated[
         int | None, typer.Option(min=0, help="Steps in all, instead of epochs.")
     ] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Response tokens of a step.")] = 2048,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Response tokens of a step.")] = 1024,
     learning_rate: Annotated[
         float | None,
         typer.Option(help="The highest; by default 0.2 over the width of the hidden states."),

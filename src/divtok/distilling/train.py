@@ -42,7 +42,7 @@ class Schedule:
 
     epochs: int = DEFAULT_EPOCHS
     steps: int | None = None
-    batch_tokens: int = 2048  # response tokens of a step
+    batch_tokens: int = 1024  # response tokens of a step
     learning_rate: float | None = None  # the highest; left out: by the model's width
     seed: int = 0
 
