@@ -36,12 +36,12 @@ def distil(
 
     `layers` says how many to keep, evenly spaced with the first and the last, or which. The copy
     learns the model's next-token distributions on its own responses in the run `text`; a tenth of
-    the problems is held out to measure on. `out` is the folder of the auxiliary, by default
-    NAME-N-layers here; one that is there is replaced only on request. A response of more than
-    `max_length` tokens, prompt included, is cut there.
+    the problems is held out to measure on. `out` is the folder of the auxiliary, by default one
+    here with the model's name and the number of layers; one that is there is replaced only on
+    request. A response of more than `max_length` tokens, prompt included, is cut there.
 
     Example:
-        >>> import divtok, pathlib
+        >>> import divtok
         >>> model, arith = "divtok/tiny-1.6m", ["arith-easy"]
         >>> run = divtok.run(
         ...     family="tiny", generators=[model], benchmarks=arith, limit=4, out="written"

@@ -35,7 +35,8 @@ def distil(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the auxiliary; by default NAME-N-layers here.")
+        Path | None,
+        typer.Option(help="Folder of the auxiliary; by default one here, named like the model."),
     ] = None,
     generator: Annotated[
         str | None,

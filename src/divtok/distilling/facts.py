@@ -16,6 +16,16 @@ class Distilled:
     next-token distributions in nats, `agreement_*` how often both have the same likeliest token,
     over `held_out_tokens` response tokens of problems that were not learned from; `*_before` are of
     the cut copy before it learned.
+
+    Example:
+        >>> import divtok
+        >>> model, arith = "divtok/tiny-1.6m", ["arith-easy"]
+        >>> run = divtok.run(
+        ...     family="tiny", generators=[model], benchmarks=arith, limit=4, out="written"
+        ... )
+        >>> made = divtok.distil(model, layers=3, text=run, out="small", steps=3)
+        >>> made.layers, made.source_layers, made.kl_after < made.kl_before
+        ((0, 2, 4), 5, True)
     """
 
     folder: Path
