@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from divtok.models.load import load_model
 from divtok.trace.batches import Row, row_of
 from divtok.trace.budget import Budget
 from divtok.trace.reader import Reader, make_reader
+from divtok.trace.trunks import padded_trunk
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,15 @@ def test_gradients_are_those_of_the_whole_models(
     assert len(names) == len(student.parameters)
     for weight, slope in zip(student.parameters, found, strict=True):
         torch.testing.assert_close(slope, plain[names[id(weight)]], rtol=1e-3, atol=1e-6)
+
+
+def test_padded_reading_gives_the_same_gradients(teacher: Reader, student: Student) -> None:
+    packed = gradients(teacher, student, ROWS, Budget())
+    trunk = padded_trunk(student.decoder, student.reader.device)
+    padded = replace(student, reader=replace(student.reader, trunk=trunk, packed=False))
+    kl, found = gradients(teacher, padded, ROWS, Budget())
+    assert kl == pytest.approx(packed[0], rel=1e-5)
+    close(found, packed[1])
 
 
 @pytest.mark.parametrize("budget", [Budget(20), Budget(60, 20_000), Budget(1)])

@@ -110,7 +110,8 @@ def distil(
         f"{100 * made.agreement_before:.1f} -> {100 * made.agreement_after:.1f} %, "
         f"{made.steps:,} steps in {made.seconds:.0f} s"
     )
-    put(f"  Read with it: {command('score', text, '--pair', made.source, made.folder)}")
+    said = command("run", "--generator", made.source, "--auxiliary", made.folder, "--benchmark")
+    put(f"  Read responses it has not learned from: {said} PROBLEMS")
 
 
 def layers_of(text: str) -> int | Sequence[int]:

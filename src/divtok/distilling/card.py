@@ -11,8 +11,8 @@ An auxiliary for `{source}`: {kept} of its {source_layers} layers, distilled on 
 `divtok distil`. It is made to read along with `{source}`, not to write.
 
 It learned from the generator it is compared with, so it shares that model's mistakes: where both
-are wrong alike, no token diverges. Check a confidence from this pair on graded responses before you
-trust it, and fit a theta for it (`divtok fit`).
+are wrong alike, no token diverges. It is nearest on the responses it learned from: fit a theta
+(`divtok fit`) and check confidences on graded responses to other problems.
 
 | | |
 |---|---|

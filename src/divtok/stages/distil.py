@@ -14,7 +14,7 @@ from divtok.distilling.folder import check_free, copy_companions, drafted, write
 from divtok.distilling.layers import choose_layers, layer_count, only_layers
 from divtok.distilling.responses import Responses, split_responses
 from divtok.distilling.student import Student
-from divtok.distilling.train import Schedule, measure, train, workspace
+from divtok.distilling.train import Nearness, Schedule, measure, train, workspace
 from divtok.errors import DataError, ModelError, UsageError, command
 from divtok.evidence.kind import stored_trajectories
 from divtok.models.card import card_licence
@@ -96,66 +96,110 @@ def default_folder(model: str, layers: int | Sequence[int]) -> Path:
     return Path(f"{name}-{count}-layers")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """The model that a copy is made of, and which of its layers are kept."""
+
+    loaded: LoadedModel
+    revision: str | None
+    layers: Sequence[int]
+    stored: torch.dtype  # of its weights, and so of the copy's
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    before: Nearness
+    after: Nearness
+    steps: int
+
+
 def distil(run: Run, asked: Asked, folder: Path, *, replace_old: bool = False) -> Distilled:
     """Make the auxiliary in `folder`, which is there only once it is whole."""
     began = time.monotonic()
     check_free(folder, replace=replace_old)
     revision = asked.revision or stored_config(run).revisions.get(asked.model)
-    name, rows = _responses_of(run, asked)
+    generator, rows = _responses_of(run, asked)
     loaded = load_model(asked.model, revision=revision, dtype=asked.dtype, device=asked.device)
     layers = choose_layers(asked.layers, layer_count(loaded), name=asked.model)
     _check_trainable(loaded)
-    if name != asked.model:
-        _check_spelling(loaded, rows, name)
+    if generator != asked.model:
+        _check_spelling(loaded, rows, generator)
     teacher = make_reader(loaded)
     parts = _read(rows, teacher, asked)
-    stored = _stored_dtype(asked.model, revision)
+    source = _Source(loaded, revision, layers, _stored_dtype(asked.model, revision))
     with drafted(folder) as draft:
-        student = _cut(loaded, layers, draft, revision, stored)
-        budget = Budget(workspace_bytes=workspace(loaded.device))
-        before = measure(teacher, student, parts.held_out, budget=budget)
-        say(f"the cut copy: held-out KL {before.kl:.4f} nats a token")
-        steps = train(teacher, student, parts.learned, asked.schedule, budget=budget, told=say)
-        student.round_to(stored)
-        after = measure(teacher, student, parts.held_out, budget=budget) if steps else before
-        tokens = sum(len(row.token_ids) for row in parts.learned)
-        facts = Distilled(
-            folder=folder,
-            source=asked.model,
-            source_revision=revision,
-            source_digest=str(model_digest(asked.model, revision=revision)),
-            source_layers=layer_count(loaded),
-            layers=tuple(layers),
-            source_parameters=loaded.model.num_parameters(),
-            parameters=student.loaded.model.num_parameters(),
-            run=run.path.resolve().name,
-            generator=name,
-            problems=parts.problems,
-            responses=len(parts.learned),
-            tokens=tokens,
-            held_out_problems=parts.held_out_problems,
-            held_out_responses=len(parts.held_out),
-            held_out_tokens=before.tokens,
-            max_length=parts.max_length,
-            cut_responses=parts.cut,
-            epochs=asked.schedule.seen(parts.learned) / tokens,
-            steps=steps,
-            batch_tokens=asked.schedule.batch_tokens,
-            learning_rate=asked.schedule.rate(student.width),
-            seed=asked.schedule.seed,
-            seconds=time.monotonic() - began,
-            device=_device_name(loaded.device),
-            dtype=_name(loaded.dtype),
-            stored_dtype=_name(stored),
-            kl_before=before.kl,
-            kl_after=after.kl,
-            agreement_before=before.agreement,
-            agreement_after=after.agreement,
-        )
-        write_model(student.loaded, draft, stored)
+        student = _cut(source, draft)
+        learned = _learn(teacher, student, parts, asked.schedule, source.stored)
+        facts = _facts(run, asked, generator, source, student, parts, learned)
+        facts = replace(facts, folder=folder, seconds=time.monotonic() - began)
+        write_model(student.loaded, draft, source.stored)
         copy_companions(asked.model, revision, draft)
         write_card(facts, draft, licence=card_licence(asked.model, revision=revision))
     return facts
+
+
+def _learn(
+    teacher: Reader,
+    student: Student,
+    parts: Responses,
+    schedule: Schedule,
+    stored: torch.dtype,
+) -> _Learned:
+    """Teach the copy; what is measured afterwards is what will be stored."""
+    budget = Budget(workspace_bytes=workspace(teacher.device))
+    before = measure(teacher, student, parts.held_out, budget=budget)
+    say(f"the cut copy: held-out KL {before.kl:.4f} nats a token")
+    steps = train(teacher, student, parts.learned, schedule, budget=budget, told=say)
+    student.round_to(stored)
+    after = measure(teacher, student, parts.held_out, budget=budget) if steps else before
+    return _Learned(before, after, steps)
+
+
+def _facts(
+    run: Run,
+    asked: Asked,
+    generator: str,
+    source: _Source,
+    student: Student,
+    parts: Responses,
+    learned: _Learned,
+) -> Distilled:
+    """All but the folder and the time."""
+    schedule, loaded = asked.schedule, source.loaded
+    tokens = sum(len(row.token_ids) for row in parts.learned)
+    return Distilled(
+        folder=Path(),
+        source=asked.model,
+        source_revision=source.revision,
+        source_digest=str(model_digest(asked.model, revision=source.revision)),
+        source_layers=layer_count(loaded),
+        layers=tuple(source.layers),
+        source_parameters=loaded.model.num_parameters(),
+        parameters=student.loaded.model.num_parameters(),
+        run=run.path.resolve().name,
+        generator=generator,
+        problems=parts.problems,
+        responses=len(parts.learned),
+        tokens=tokens,
+        held_out_problems=parts.held_out_problems,
+        held_out_responses=len(parts.held_out),
+        held_out_tokens=learned.before.tokens,
+        max_length=parts.max_length,
+        cut_responses=parts.cut,
+        epochs=schedule.seen(parts.learned) / tokens,
+        steps=learned.steps,
+        batch_tokens=schedule.batch_tokens,
+        learning_rate=schedule.rate(student.width),
+        seed=schedule.seed,
+        seconds=0.0,
+        device=_device_name(loaded.device),
+        dtype=_name(loaded.dtype),
+        stored_dtype=_name(source.stored),
+        kl_before=learned.before.kl,
+        kl_after=learned.after.kl,
+        agreement_before=learned.before.agreement,
+        agreement_after=learned.after.agreement,
+    )
 
 
 def _responses_of(run: Run, asked: Asked) -> tuple[str, list[Trajectory]]:
@@ -168,7 +212,7 @@ def _responses_of(run: Run, asked: Asked) -> tuple[str, list[Trajectory]]:
         raise DataError(
             f"The run {run.path} has no responses of '{name}'; it has those of {there}.",
             next_step="Name under which of these the model wrote (--generator), or generate some: "
-            f"{command('run', '--generator', asked.model, '--benchmark', 'BENCHMARK')}",
+            f"{command('generate', '--generator', asked.model, '--benchmark', 'BENCHMARK')}",
         )
     usable = [row for row in own if row.token_ids and row.prompt_ids and not row.retokenized]
     if not usable:
@@ -176,7 +220,7 @@ def _responses_of(run: Run, asked: Asked) -> tuple[str, list[Trajectory]]:
             f"None of the {len(own)} responses of '{name}' in {run.path} has the tokens that the "
             "model sampled: they came as text.",
             next_step="Let the model write some: "
-            f"{command('run', '--generator', asked.model, '--benchmark', 'BENCHMARK')}",
+            f"{command('generate', '--generator', asked.model, '--benchmark', 'BENCHMARK')}",
         )
     if len(usable) < len(own):
         say(
@@ -223,23 +267,17 @@ def _read(rows: Sequence[Trajectory], teacher: Reader, asked: Asked) -> Response
     return parts
 
 
-def _cut(
-    loaded: LoadedModel,
-    layers: Sequence[int],
-    draft: Path,
-    revision: str | None,
-    stored: torch.dtype,
-) -> Student:
+def _cut(source: _Source, draft: Path) -> Student:
     """The copy as whoever reads the folder will load it, checked to be those layers."""
     import torch
 
-    probe = make_probe(
-        min(len(loaded.tokenizer), loaded.model.get_output_embeddings().weight.shape[0])
-    )
+    loaded, layers = source.loaded, source.layers
+    width = loaded.model.get_output_embeddings().weight.shape[0]
+    probe = make_probe(min(len(loaded.tokenizer), width))
     with only_layers(loaded, layers):
         whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype)
-        write_model(loaded, draft, stored)
-    copy_companions(loaded.name, revision, draft)
+        write_model(loaded, draft, source.stored)
+    copy_companions(loaded.name, source.revision, draft)
     read = load_model(str(draft), dtype=_name(loaded.dtype), device=loaded.device)
     if not whole.agrees(probe.read_whole(read.model, read.device, read.dtype).logits):
         raise ModelError(
