@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import divtok as package
 from divtok import api
 from divtok.cli.confidence import confidence as verb
+from divtok.cli.distil import distil as distil_verb
 from divtok.errors import EXIT_PARTIAL, DivtokError
 from divtok.families.family import FAMILIES
 from divtok.trace.pair import Pair
@@ -68,6 +70,8 @@ LOAD_SERVER_PAIR = {
     **dict.fromkeys(["p_served_name", "q_served_name", "top_k", "form", "precision"]),
 }
 OUTPUT = {"tokens", "as_json"}
+# What `distil` takes, both ways under one name, but for how the result is printed.
+DISTIL = {"layers": 2, "steps": 2, "batch_tokens": 100, "seed": 1, "tokens": 500, "device": "cpu"}
 
 
 @dataclass(frozen=True)
@@ -315,3 +319,74 @@ def test_every_option_is_in_the_table() -> None:
     tables = (CONFIDENCE, CONFIDENCES, LOAD_PAIR, LOAD_SERVER_PAIR)
     named = {option for table in tables for option in table.values() if option is not None}
     assert set(inspect.signature(verb).parameters) == named | OUTPUT
+
+
+def test_distil_takes_the_same_both_ways() -> None:
+    known = inspect.signature(package.distil).parameters
+    said = inspect.signature(distil_verb).parameters
+    assert set(said) == {*known, "as_json"}
+    for name, parameter in known.items():
+        default = said[name].default
+        assert default == parameter.default, name
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> package.Run:
+    given = {"generators": [P], "benchmarks": ["arith-easy"], "limit": 4, "samples": 1}
+    return package.run({"family": "tiny", **given}, out=tmp_path_factory.mktemp("runs") / "text")
+
+
+def test_distil_makes_the_same_both_ways(
+    written: package.Run, divtok: Command, tmp_path: Path
+) -> None:
+    made = package.distil(P, text=written, out=tmp_path / "python", **DISTIL)
+    options = [
+        word
+        for name, value in DISTIL.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    out = tmp_path / "shell"
+    said = divtok("distil", P, "--text", written.path, "--out", out, *options, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found.pop("folder") == str(out)
+    assert found | {"seconds": 0} == json.loads(json.dumps(made.as_data() | {"seconds": 0}))
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (made.folder, out)]
+    assert weights[0] == weights[1]
+    pair = package.load_pair(P, str(out))
+    assert 0 <= package.confidence(QUESTION, RESPONSE, pair=pair, theta=0.3).value <= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "arguments"),
+    [
+        ({"layers": 4}, ("--layers", "4")),
+        ({"layers": [0, 7]}, ("--layers", "0,7")),
+        ({"layers": [3, 1]}, ("--layers", "3,1")),
+        (
+            {"layers": 2, "epochs": 1, "steps": 1},
+            ("--layers", "2", "--epochs", "1", "--steps", "1"),
+        ),
+        ({"layers": 2, "generator": "no"}, ("--layers", "2", "--generator", "no")),
+        ({"layers": 2, "dtype": "float16"}, ("--layers", "2", "--dtype", "float16")),
+        ({"layers": 2, "dtype": "float8"}, ("--layers", "2", "--dtype", "float8")),
+        ({"layers": 2, "device": "abc"}, ("--layers", "2", "--device", "abc")),
+        ({"layers": 2, "learning_rate": -1.0}, ("--layers", "2", "--learning-rate", "-1")),
+    ],
+)
+def test_distil_refuses_in_the_same_words(
+    wrong: Any, arguments: tuple[str, ...], written: package.Run, divtok: Command, tmp_path: Path
+) -> None:
+    out = tmp_path / "none"
+    with pytest.raises(DivtokError) as caught:
+        package.distil(P, text=written, out=out, **wrong)
+    said = divtok("distil", P, "--text", written.path, "--out", out, *arguments)
+    assert said.error_line == f"divtok: {caught.value}"
+    assert said.code == caught.value.exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("layers", ["two", "1,,2", "1-3"])
+def test_layers_that_are_no_numbers_are_refused(layers: str, divtok: Command) -> None:
+    said = divtok("distil", P, "--text", "none", "--layers", layers)
+    assert f"The layers '{layers}' are no number" in said.error_line

@@ -28,6 +28,7 @@ ORDER = """
     evaluate
     score
     importers grade
+    distilling
     trace generate
     packed
     problems families

@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.distilled import distil
     from divtok.api.figures import auroc, ece, evaluate, fit, natural_auroc, natural_ece, sweep
     from divtok.api.grading import grade
     from divtok.api.listing import estimators, ls
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.runs import Run, fit_family, import_files, run
     from divtok.api.tables import Records
+    from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
     from divtok.grade import grade_answer
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
+    "Distilled": "divtok.distilling.facts",
     "DivtokError": "divtok.errors",
     "Evaluation": "divtok.records",
     "Grade": "divtok.records",
@@ -72,6 +75,7 @@ _HOME = {
     "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
+    "distil": "divtok.api.distilled",
     "ece": "divtok.api.figures",
     "estimator": "divtok.score.registry",
     "estimators": "divtok.api.listing",
@@ -95,6 +99,7 @@ _HOME = {
 __all__ = [
     "Confidence",
     "Confidences",
+    "Distilled",
     "DivtokError",
     "Evaluation",
     "Grade",
@@ -114,6 +119,7 @@ __all__ = [
     "auroc",
     "confidence",
     "confidences",
+    "distil",
     "ece",
     "estimator",
     "estimators",

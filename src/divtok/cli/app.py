@@ -7,6 +7,7 @@ import typer
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
 from divtok.cli.demo import demo
+from divtok.cli.distil import distil
 from divtok.cli.evaluate import evaluate
 from divtok.cli.export import export
 from divtok.cli.fit import fit
@@ -51,6 +52,7 @@ app.command("export")(export)
 app.command("show")(show)
 app.command("fit")(fit)
 app.command("fit-projection")(fit_projection)
+app.command("distil")(distil)
 app.command("import", cls=ImportCommand)(import_)
 app.command("confidence")(confidence)
 app.command("paper")(paper)

@@ -63,7 +63,7 @@ def _rows(found: PairFacts) -> dict[str, list[str]]:
         none = "none known: the count ranks responses; fit one with divtok fit --run RUN"
         rows["Theta"] = known or [none]
     if found.q is None:
-        none = "no sibling is known; look for a smaller model of the same series"
+        none = "no sibling is known; look for a smaller model of the series, or see: divtok distil"
         rows["Try"] = [_suggestion(one) for one in found.suggestions] or [none]
     if found.series is not None:
         rows["Table"] = [f"{found.series}, as of {siblings().checked}"]
