@@ -16,23 +16,56 @@ PROBLEM = [7, 7, 7, 7, 3, 3, 3, 3, 0, 0]
 ANSWER = [5, 5, 5, NO_ANSWER, 1, 1, 2, 2, 1, 2]
 
 
-def test_the_mean_over_problems_of_the_root_of_agreeing_pairs() -> None:
-    """3 of 6 pairs agree, 2 of 6, and 0 of 1."""
-    shares = [sqrt(3 / 6), sqrt(2 / 6), 0.0]
-    found = agreement(PROBLEM, ANSWER)
-    assert found.value == pytest.approx(sum(shares) / 3, abs=1e-15)
-    assert (found.problems, found.samples, found.answered, found.left_out) == (3, 10, 9, 0)
+def test_where_wrong_answers_never_agree_a_share_right_is_the_root_of_agreeing_pairs() -> None:
+    """3 of 6 pairs agree, 1 of 3, and 0 of 1; beside the most frequent answers no two agree."""
+    found = agreement([7, 7, 7, 7, 3, 3, 3, 0, 0], [5, 5, 5, NO_ANSWER, 1, 1, 2, 1, 2])
+    assert found.value == pytest.approx((sqrt(3 / 6) + sqrt(1 / 3) + 0) / 3, abs=1e-15)
+    assert (found.problems, found.samples, found.answered, found.left_out) == (3, 9, 8, 0)
+    assert found.wrong_agree == 0
     assert found.reason is None
 
 
+def test_what_wrong_answers_agree_is_taken_off() -> None:
+    """Beside 1 are 2, 2, 3 (1 of 3 pairs agrees), beside 4 is one 5: 1 of 3 in all.
+
+    7 of 21 pairs agree in the first problem, and 6 of 10 in the second. w solves w^2 + (1 - w)^2 /
+    3 = 7 / 21, which is 1 / 2, and = 6 / 10, which is (1 + sqrt(1 + 4 (9 / 5 - 1))) / 4.
+    """
+    found = agreement([0] * 7 + [1] * 5, [1, 1, 1, 1, 2, 2, 3, 4, 4, 4, 4, 5])
+    assert found.wrong_agree == pytest.approx(1 / 3)
+    assert found.value == pytest.approx((0.5 + (1 + sqrt(4.2)) / 4) / 2)
+
+
+def test_samples_that_agree_less_than_any_share_would_have_them_are_all_wrong() -> None:
+    """Beside a most frequent answer all agree, so that half of all pairs would, or more."""
+    found = agreement(PROBLEM, ANSWER)
+    assert found.wrong_agree == 1
+    assert found.value == pytest.approx((0.5 + 0 + 0) / 3)
+
+
+@pytest.mark.parametrize("samples", [8, 16])
+@pytest.mark.parametrize("others", [3, 8])
+def test_the_share_right_is_found_where_wrong_answers_are_few(samples: int, others: int) -> None:
+    """2,000 problems of all difficulties; the root alone would say 6 points too much or more."""
+    rng = np.random.default_rng(samples + others)
+    share = rng.beta(1.0, 1.0, 2000)[:, None]
+    right = rng.random((2000, samples)) < share
+    answer = np.where(right, 0, 1 + rng.integers(others, size=right.shape))
+    problem = np.broadcast_to(np.arange(2000)[:, None], right.shape)
+    found = agreement(problem.ravel(), answer.ravel())
+    assert found.value == pytest.approx(0.5, abs=0.04)
+    pairs = [(row[:, None] == row[None, :]).sum() - samples for row in answer]
+    root = np.sqrt(np.array(pairs) / (samples * (samples - 1))).mean()
+    assert root > 0.56
+
+
 def test_the_interval_is_students_of_the_problems_means_cut_to_0_and_1() -> None:
-    shares = np.array([sqrt(3 / 6), sqrt(2 / 6), 0.0])
+    shares = np.array([0.5, 0.0, 0.0])
     half = student_t(2) * shares.std(ddof=1) / sqrt(3)
     found = agreement(PROBLEM, ANSWER).interval
     assert found is not None
     assert shares.mean() - half < 0
-    assert shares.mean() + half > 1
-    assert (found.low, found.high) == (0.0, 1.0)
+    assert (found.low, found.high) == (0.0, pytest.approx(shares.mean() + half))
 
     problem = np.repeat(np.arange(40), 2)
     answer = np.where(np.arange(80) < 60, 0, np.arange(80))  # 30 of 40 problems agree

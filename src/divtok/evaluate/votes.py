@@ -1,8 +1,9 @@
 """What the samples of a problem say of each other: how often a generator is right, without labels.
 
-Two samples that are both right give the same answer. If wrong answers hardly ever do, the share of
-agreeing pairs is the square of how often the problem is answered right; where generators make the
-same mistake again and again, this says too much. Knows numbers of answers only: no text, no grade.
+Two samples that are both right give the same answer, and two wrong ones now and then. How often
+these do is seen in the answers that are not the most frequent of their problem; what is left of the
+agreement is the square of how often a problem is answered right. Where the most frequent answer is
+itself a mistake, this says too much. Knows numbers of answers only: no text, no grade.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class Agreement:
     [0, 1]: it says how much the agreement would differ with other problems, not how much wrong
     answers agree. None where there is one problem only.
 
-    `answered` are the samples with an answer. `left_out` counts the problems of a single sample,
-    which are in no other number here.
+    `wrong_agree` is the share of agreeing pairs among the samples beside the most frequent answer
+    of their problem, 0 where there is no such pair. `answered` are the samples with an answer.
+    `left_out` counts the problems of a single sample, which are in no other number here.
     """
 
     value: float | None
@@ -40,6 +42,7 @@ class Agreement:
     samples: int
     answered: int
     left_out: int = 0
+    wrong_agree: float = 0.0
     reason: Reason | None = None
 
     @property
@@ -54,7 +57,12 @@ class Agreement:
 
 
 def agreement(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Agreement:
-    """The mean over problems of the square root of the share of pairs that give the same answer.
+    """The mean over problems of the share right that explains how often their samples agree.
+
+    With a share of w right, a pair of samples agrees with chance w^2 + c (1 - w)^2: both are right,
+    or both wrong and, with chance c, alike. c is seen in the samples beside the most frequent
+    answers, over all problems together; the larger w that solves it is taken, and 0 where samples
+    agree less than any w would have them.
 
     `problem` and `answer` are numbers of shape [N]; equal numbers mean the same answer within a
     problem and nothing across problems, and a negative one that there is none. Such a response is
@@ -68,13 +76,34 @@ def agreement(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Agreement:
     seen = (int(several.sum()), int(kept.sum()), int((answers[kept] >= 0).sum()), left_out)
     if not several.any():
         text = "fewer than 2 samples of every problem" if len(size) else "no response"
-        return Agreement(None, None, *seen, Reason(TOO_FEW_SAMPLES, text))
+        return Agreement(None, None, *seen, reason=Reason(TOO_FEW_SAMPLES, text))
     agreeing = np.bincount(cell, weights=count * (count - 1), minlength=len(size))
-    shares: Floats = np.sqrt(agreeing[several] / (size * (size - 1))[several])
+    pairs = (size * (size - 1))[several]
+    alike = _wrong_agree(size, cell, count, agreeing)
+    shares = _shares_right(agreeing[several] / pairs, alike)
     interval = mean_interval(shares, np.arange(len(shares)))
     if interval is not None:
         interval = Interval(max(0.0, interval.low), min(1.0, interval.high))
-    return Agreement(float(shares.mean()), interval, *seen)
+    return Agreement(float(shares.mean()), interval, *seen, wrong_agree=alike)
+
+
+def _wrong_agree(size: Ints, cell: Ints, count: Ints, agreeing: Floats) -> float:
+    """Of the pairs of samples beside the most frequent answer of their problem, those that agree.
+
+    `size` and `agreeing` are [P]; `cell` and `count` [C], of each different answer of a problem.
+    """
+    most: Ints = np.zeros(len(size), dtype=np.int64)
+    np.maximum.at(most, cell, count)
+    beside = size - most
+    pairs = float((beside * (beside - 1)).sum())
+    return float((agreeing - most * (most - 1)).sum()) / pairs if pairs else 0.0
+
+
+def _shares_right(agreeing: Floats, alike: float) -> Floats:
+    """[P] the larger w with w^2 + alike (1 - w)^2 = agreeing, and 0 where there is none."""
+    root = alike**2 - (1 + alike) * (alike - agreeing)
+    found = (alike + np.sqrt(np.maximum(root, 0.0))) / (1 + alike)
+    return np.where(root >= 0, found, 0.0)
 
 
 def majority_labels(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Bools:
