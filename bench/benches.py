@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.packed import Row, read
 
-DATA = Path(__file__).parent / "data"
+DATA = (Path(__file__).parent / "data").absolute()
 # What of a pair is said of a case.
 APART, DISTILLED, TWO = "trained apart", "distilled from it", "two auxiliaries"
 

@@ -6,6 +6,7 @@ The runs are made with divtok where they are missing, as any other run; this nee
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,10 @@ from bench.packed import Row, write
 from divtok.problems.arithmetic import NAMES
 from divtok.records import Verdict
 from divtok.store.run import Run
+from training.bench_settings import BENCHES
+from training.tasks.puzzles import PEOPLE
+from training.tasks.routes import PLACES
+from training.word_problems import NAMES as PEOPLE_OF_WORDS
 
 CHANGED = 300  # right responses that get changed copies
 _TINY = tuple(f"tiny-{size}" for size in ("0.5m", "0.9m", "1.6m"))
@@ -64,10 +69,6 @@ def embedded(work: Path) -> None:
 
 def family(work: Path, task: str) -> None:
     """One of the families of training/make_benches.py, whose OUT and WORK folders are in `work`."""
-    from training.bench_settings import BENCHES
-    from training.tasks.puzzles import PEOPLE
-    from training.tasks.routes import PLACES
-
     run, settings = Run.open(work / "benchout" / task), BENCHES[task]
     names = {f"models/{task}-{role}": role for role in ("generator", "middle", "small", "half")}
     rows = [
@@ -97,6 +98,26 @@ def family(work: Path, task: str) -> None:
         },
     }
     write(DATA / f"{task}.parquet", rows, about)
+
+
+def real_pair(work: Path) -> None:
+    """SmolLM2-135M-Instruct and its distilled half, from training/make_real_pair.py."""
+    os.chdir(work)
+    run, pair = Run.open(Path("run")), ("model", "half")
+    names = {"model": "SmolLM2-135M-Instruct"}
+    rows = [
+        replace(row, part="fit" if row.benchmark == "words-fit" else "test")
+        for row in rows_of(run, part="test", names=names)
+    ]
+    copies = changed_rows(run, "model", pair, PEOPLE_OF_WORDS, most=100)
+    rows += [shortened(row, names) for row in copies]
+    own = {names["model"]: [names["model"], "half"]}
+    about = {
+        "designed": False,
+        "made": "python -m training.make_real_pair; temperature 0.6, top-p 0.95",
+        "cases": {"SmolLM2, distilled from it": {"auxiliary": DISTILLED, "pairs": own}},
+    }
+    write(DATA / "smollm2.parquet", rows, about)
 
 
 def changed_rows(
@@ -142,6 +163,7 @@ def changed_rows(
 MADE: Mapping[str, Callable[[Path], None]] = {
     "embedded": embedded,
     **{task: partial(family, task=task) for task in ("routes", "puzzles", "programs")},
+    "smollm2": real_pair,
 }
 
 
