@@ -145,6 +145,11 @@ class Fitted:
         kind = f"{self.what} map" if self.map is not None else f"{self.what} {self.value:g}"
         return f"the {kind} of {self.estimator}"
 
+    @property
+    def subject(self) -> str:
+        """The same at the beginning of a sentence."""
+        return "T" + self.described()[1:]
+
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
@@ -170,19 +175,13 @@ def mapped_params(fitted: Fitted, params: Mapping[str, Scalar]) -> dict[str, Sca
     return {**params, **said, **({} if fitted.identity is None else {"map_of": fitted.identity})}
 
 
-def check_applies(
-    fitted: Fitted,
-    *,
-    pair: tuple[str, str],
-    params: Mapping[str, Scalar],
-    tokens: CountedTokens,
-    how: str,
+def check_parameters(
+    fitted: Fitted, params: Mapping[str, Scalar], tokens: CountedTokens, *, how: str
 ) -> None:
-    """Refuse it for another pair or other parameters; `how` says how one is left out.
+    """Refuse it for other parameters than `params`, those of its estimator as they are here.
 
-    `params` are those of its estimator as they are here.
+    `how` says how it is left out.
     """
-    check_pair(fitted, pair)
     wrong = [
         f"{name} {_said(fitted.params.get(name))}, here it is {_said(params.get(name))}"
         for name in dict.fromkeys([*fitted.params, *params])
@@ -192,7 +191,7 @@ def check_applies(
         wrong.append(f"the tokens '{fitted.tokens}', here they are '{tokens}'")
     if wrong:
         raise UsageError(
-            f"{_capital(fitted.described())} was fitted with {'; '.join(wrong)}.",
+            f"{fitted.subject} was fitted with {'; '.join(wrong)}.",
             next_step=f"Score with what it was fitted with, fit again, or leave it out: {how}",
         )
 
@@ -205,7 +204,7 @@ def check_pair(fitted: Fitted, pair: tuple[str, str]) -> None:
     if fitted.map is None:
         step += f", or give the number alone: {_by_hand(fitted)}"
     raise UsageError(
-        f"{_capital(fitted.described())} was fitted for another pair ({known}); here it is "
+        f"{fitted.subject} was fitted for another pair ({known}); here it is "
         f"p {pair[0]}, q {pair[1]}.",
         next_step=f"{step}.",
     )
@@ -218,10 +217,6 @@ def _by_hand(fitted: Fitted) -> str:
 
 def _said(value: Scalar | None) -> str:
     return "not given" if value is None else str(value)
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def edged_logit(values: npt.ArrayLike, edge: float) -> Floats:

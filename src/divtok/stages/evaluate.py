@@ -248,12 +248,14 @@ class _Scores:
             values, params = self.values[spec.name], self._params[spec.name]
             # Learned parameters differ from group to group.
             found: Any = next((params[r.key] for r in rows if r.key in params), "{}")
+            params_of: dict[str, Any] = json.loads(found)
             on = self._read_on[spec.name]
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
-                params=json.loads(found),
-                ranking_only=spec.ranking_only,
+                params=params_of,
+                # A map makes probabilities of what only ranks.
+                ranking_only=spec.ranking_only and "map" not in params_of,
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
             )
