@@ -443,7 +443,8 @@ class Confidence:
     """One estimator's value for one trajectory; None always comes with a reason.
 
     Where the trace gives bounds only, the value an exact trace would give lies between `low` and
-    `high`; both are None where the trace is exact.
+    `high`; both are None where the trace is exact. `prior` is the share of right answers that value
+    and bounds are stated for; None where they are as the estimator gives them.
 
     Example:
         >>> import divtok
@@ -458,6 +459,7 @@ class Confidence:
     reason: str | None = None
     low: float | None = None
     high: float | None = None
+    prior: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class ScoreColumn:
 
     `ranking_only` marks values that order responses but are no probabilities (length, count).
     `beyond` says of every response whether it is longer than the `trained_length` of the model
-    behind the estimator; None where there is no such model.
+    behind the estimator; None where there is no such model. `prior` is the share of right answers
+    that the values are stated for, None where they are as the estimator gives them.
     """
 
     estimator: str
@@ -37,6 +38,7 @@ class ScoreColumn:
     ranking_only: bool = False
     beyond: Sequence[bool] | None = None
     trained_length: int | None = None
+    prior: float | None = None
 
     def __post_init__(self) -> None:
         for row, value in enumerate(self.values):
@@ -60,7 +62,8 @@ class ScoredGroup:
     the number of divergent tokens, None where a response has no usable trace. `pair` and `theta`
     say who read them and above which divergence a token counts, where that is known; `counted` says
     which tokens can. `fallback` [N] says whose answer was found by one, None where none was looked
-    for.
+    for. `answer` [N] are numbers, equal where two responses give the same answer to a problem and
+    negative where a response gives none; None where answers were not compared.
     """
 
     benchmark: str
@@ -75,6 +78,7 @@ class ScoredGroup:
     theta: float | None = None
     counted: CountedTokens = "reasoning"
     fallback: Sequence[bool] | None = None
+    answer: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.problem_id)
@@ -84,6 +88,7 @@ class ScoredGroup:
             "length": len(self.length),
             "count": len(self.count),
             **({} if self.fallback is None else {"fallback": len(self.fallback)}),
+            **({} if self.answer is None else {"answer": len(self.answer)}),
             **{f"column '{c.estimator}'": len(c.values) for c in self.columns},
         }
         wrong = [f"{name} has {size}" for name, size in sizes.items() if size != n]

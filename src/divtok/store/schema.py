@@ -177,6 +177,7 @@ CONFIDENCES = Layout(
         *reason(),
         number("low", nullable=True),
         number("high", nullable=True),
+        fraction("prior"),
     ),
 )
 
