@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stages_samples import Row, handmade_run, small_config
 
 from divtok.evaluate.votes import NO_ANSWER, agreement
 from divtok.grade.grader import GRADERS, Case, Compare
@@ -16,7 +17,6 @@ from divtok.records import Grade, Verdict
 from divtok.stages.votes import answer_numbers, votes_of
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
-from tests.stages.stages_samples import Row, handmade_run, small_config
 
 
 def answered(folder: Path, answers: Sequence[str | None], rows: Sequence[Row] | None = None) -> Run:

@@ -94,6 +94,7 @@ def confidence(
     estimator: str = "dtc_lin",
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
@@ -108,7 +109,8 @@ def confidence(
 
     `fitted` is what `fit` gave, its file, or the run that holds it: a theta or a rate is taken from
     it, a map is put over the estimator's values. One for another pair, estimator or parameters is
-    refused.
+    refused. A map knows how many answers were right where it was fitted; with `prior`, how many are
+    here, its confidences are stated for that.
 
     `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
     The last few responses that a pair of models has read are kept with it: another estimator or
@@ -135,6 +137,7 @@ def confidence(
         parameters=parameters,
         tokens=tokens,
         fitted=fitted,
+        prior=prior,
     )
     if not response.strip():
         raise nothing_scored(NO_TEXT)

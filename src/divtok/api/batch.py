@@ -182,6 +182,7 @@ def confidences(
     progress: bool = True,
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """How far to trust each of many responses as an answer to its question.
@@ -191,8 +192,8 @@ def confidences(
     has one entry for each row, in order. A row that cannot be scored has None and a reason: one row
     never ends the call.
 
-    `theta`, `generator`, `tokens`, `fitted` and `parameters` are those of `confidence`. Several
-    estimators read a response once, and each takes the parameters it has. Rows are read `batch` at
+    `theta`, `generator`, `tokens`, `fitted`, `prior` and `parameters` are those of `confidence`.
+    Several estimators read a response once, and each takes the parameters it has. Rows are read `batch` at
     a time, as many tokens at once as memory allows. Numbers of rows that were read together differ
     from those of a row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take
     some 30 bytes a token: `keep_traces=False` does without.
@@ -207,7 +208,7 @@ def confidences(
         (1, True)
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted)
+    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
     return _confidences(asked, rows, columns, batch, keep_traces, progress)
 
 
@@ -224,6 +225,7 @@ async def aconfidences(
     progress: bool = False,
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """`confidences` in a thread, so that an event loop goes on meanwhile.
@@ -240,7 +242,7 @@ async def aconfidences(
         True
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted)
+    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
     stop = threading.Event()
     work = partial(_confidences, asked, rows, columns, batch, keep_traces, progress, stop)
     try:

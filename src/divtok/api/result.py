@@ -116,6 +116,8 @@ class Result:
     # Where servers gave bounds only: what value and count certainly lie between.
     bounds: tuple[float, float] | None = None
     count_bounds: tuple[int, int] | None = None
+    # The share of right answers that the value is stated for; None: as the estimator gives it.
+    prior: float | None = None
 
     def __repr__(self) -> str:
         return (

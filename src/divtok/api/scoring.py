@@ -32,6 +32,7 @@ from divtok.score.fitted import (
     check_pair,
     check_parameters,
     mapped_params,
+    stated_for,
 )
 from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
 from divtok.score.scoring import named_parameters, score_evidence
@@ -71,6 +72,7 @@ class Scoring:
     tally: Tally  # of the traces of the responses that were scored
     tokens: CountedTokens = "reasoning"  # which of a response's can count
     fitted: Fitted | None = None
+    prior: float | None = None  # the share of right answers that a mapped confidence is stated for
     budget: Budget = field(default_factory=Budget)
 
     @classmethod
@@ -84,11 +86,14 @@ class Scoring:
         parameters: Mapping[str, Scalar],
         tokens: CountedTokens = "reasoning",
         fitted: FitLike | None = None,
+        prior: float | None = None,
     ) -> Scoring:
         """Everything that can be refused before a token is read is refused here."""
         if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
         fit = None if fitted is None else fit_of(fitted)
+        if prior is not None:
+            check_prior(prior, fit)
         names = list(dict.fromkeys(estimators))
         if fit is not None:
             check_fit(fit, names, (pair.p.name, pair.q.name))
@@ -125,6 +130,7 @@ class Scoring:
             Tally(pair.vocab_size if isinstance(pair, Pair) else None),
             tokens,
             fit,
+            prior,
         )
 
     def row(self, key: str, question: str, response: str) -> Row:
@@ -179,8 +185,10 @@ class Scoring:
         return mapped_params(fit, given)
 
     def _mapped(self, found: Confidence) -> Confidence:
-        mine = self.fitted is not None and self.fitted.estimator == found.estimator
-        return applied(self.fitted, found) if mine and self.fitted is not None else found
+        if self.fitted is None or self.fitted.estimator != found.estimator:
+            return found
+        mapped = applied(self.fitted, found)
+        return mapped if self.prior is None else stated_for(mapped, self.prior)
 
     def warn(self, *, stacklevel: int) -> None:
         """A Python warning where the pair's divergences say nothing, by all that was scored."""
@@ -221,6 +229,7 @@ class Scoring:
             trace=trace,
             bounds=bounds,
             count_bounds=None if few is None or many is None else (few, many),
+            prior=found.prior,
         )
 
 
@@ -237,6 +246,21 @@ def check_fit(fit: Fitted, estimators: Sequence[str], pair: tuple[str, str]) -> 
             next_step=f"Name the estimator '{fit.estimator}', or leave out the fit.",
         )
     check_pair(fit, pair)
+
+
+def check_prior(prior: float, fit: Fitted | None) -> None:
+    """One response alone says nothing of how many are right; a map knows what it was fitted on."""
+    if not 0 < prior < 1:
+        raise UsageError(
+            f"prior must be between 0 and 1, both left out, not {prior}.",
+            next_step="Give the share of answers that are right.",
+        )
+    if fit is None or fit.map is None:
+        raise UsageError(
+            "prior needs a map that says how many answers were right where it was fitted.",
+            next_step="Give one that 'divtok fit --what isotonic' made as 'fitted' (--fitted); in "
+            "a run, score.prior needs none.",
+        )
 
 
 def with_fitted(

@@ -78,6 +78,12 @@ def confidence(
             metavar="FILE|RUN", help="Score with what 'divtok fit' kept: its file, or the run."
         ),
     ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of answers that are right here, where a map of --fitted is for another."
+        ),
+    ] = None,
     dtype: DTypesOption = "auto",
     batch: Annotated[
         int,
@@ -120,12 +126,16 @@ def confidence(
         fit = fit_of(fitted)
         check_fit(fit, [estimator], (p, q))
         theta, parameters = with_fitted(fit, theta, parameters)
+    if prior is not None:
+        from divtok.api.scoring import check_prior
+
+        check_prior(prior, fit)
     if theta is None:
         theta = default_theta(p, q, family=family, generator=generator)
     with saying_warnings():
         models = _load(p, q, servers, dtype)
         options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
-        options |= {"tokens": counted.value, "fitted": fit}
+        options |= {"tokens": counted.value, "fitted": fit, "prior": prior}
         options |= parameters
         if question is None:
             _stream(options, batch)
@@ -279,6 +289,8 @@ def _answer(scored: Scored) -> dict[str, Any]:
     if found.low is not None and counts.low is not None:
         facts["confidence_bounds"] = (found.low, found.high)
         facts["count_bounds"] = (counts.low, counts.high)
+    if found.prior is not None:
+        facts["prior"] = found.prior
     return facts
 
 
@@ -295,6 +307,8 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
     }
     if result.bounds is not None and result.count_bounds is not None:
         found |= {"confidence_bounds": result.bounds, "count_bounds": result.count_bounds}
+    if result.prior is not None:
+        found["prior"] = result.prior
     if tokens:
         found["each_token"] = [
             {"text": t.text, "jsd_bits": t.jsd_bits, "divergent": t.divergent}

@@ -46,7 +46,7 @@ def print_results(found: Results, config: RunConfig) -> None:
     """The run's tables, what to keep in mind when reading them, and the whole at a glance."""
     from divtok.report.metric_table import METRICS, metric_table
     from divtok.report.overview_table import overview_table
-    from divtok.report.terminal import rich_tables
+    from divtok.report.terminal import fits, rich_tables
     from divtok.stages.evaluate import protocol_of
 
     evaluations, protocol = found.evaluations, protocol_of(config)
@@ -55,7 +55,11 @@ def print_results(found: Results, config: RunConfig) -> None:
         metric_table(evaluations, metric, protocol=protocol, overall=found.overall)
         for metric in (METRICS if several else ())
     ]
-    overview = overview_table(evaluations, found.overall, protocol=protocol)
+    overview = overview_table(
+        evaluations, found.overall, protocol=protocol, base_rates=found.base_rates
+    )
+    if not fits(overview, width()):
+        overview = overview_table(evaluations, found.overall, protocol=protocol)
     show(rich_tables([*tables, overview], width=width()))
     for note in found.notes:
         for line in note.in_short:

@@ -139,8 +139,11 @@ def _header(found: Shown) -> list[tuple[str, str]]:
 
     def number(column: str, digits: str) -> str:
         value, low, high = (cells.get(column + end) for end in ("", "_low", "_high"))
-        bounds = None if low is None else f"between {low:{digits}} and {high:{digits}}"
-        return known(None if value is None else f"{value:{digits}}", bounds)
+        about = [] if low is None else [f"between {low:{digits}} and {high:{digits}}"]
+        prior = cells.get(f"{column}_prior")
+        about += [] if prior is None else [f"stated for {100 * prior:.1f} % right answers"]
+        shown = None if value is None else f"{value:{digits}}"
+        return known(shown, "; ".join(about) or None)
 
     lines = [
         ("key", row.key),

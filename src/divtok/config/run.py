@@ -53,6 +53,7 @@ Names = Annotated[list[str], Field(min_length=1)]
 ProtocolName = Annotated[str, AfterValidator(known_protocol)]
 # What is counted with where no theta was fitted: a count then ranks responses and is nothing more.
 UNFITTED_THETA = 0.5
+AGREEMENT = "agreement"  # for score.prior: what samples that agree suggest
 DEFAULT_SAMPLES = 4  # per problem, of a generator that no family knows
 
 
@@ -80,6 +81,15 @@ def _length_or_trained(value: Any) -> Any:
     if value is None or value == "trained" or whole:
         return value
     raise PydanticCustomError("length", "input should be a number of tokens from 1 on, or trained")
+
+
+def _share_or_agreement(value: Any) -> Any:
+    """Checked before, since a value that is neither would be refused once for each."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or value == AGREEMENT or (number and 0 < value < 1):
+        return value
+    why = "input should be a share between 0 and 1, both left out, or agreement"
+    raise PydanticCustomError("prior", why)
 
 
 class SamplingSection(Section):
@@ -199,6 +209,10 @@ class ScoreSection(Section):
     without_theta: bool = False  # where theta is left out: there is none, whatever a family says
     tokens: CountedTokens = "reasoning"  # which of a response's tokens can count as divergent
     fitted: Names | None = None  # files of fits, or runs that hold one: see divtok fit
+    # The share of right answers that confidences are stated for; left out: as estimators give them.
+    prior: Annotated[float | Literal["agreement"] | None, BeforeValidator(_share_or_agreement)] = (
+        None
+    )
     n: Positive | None = None  # these four, left out: each estimator's own
     a: Fraction | None = None
     b: Fraction | None = None

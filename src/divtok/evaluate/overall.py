@@ -7,7 +7,7 @@ right is compared with what each estimator says of it. Knows groups, not files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,8 +46,10 @@ class Overall:
 class Prevalence:
     """How often a generator is right, over all its benchmarks, and what each estimator says.
 
-    `says` maps an estimator to its mean confidence over the responses that it scored. `accuracy`
-    is None where most responses hold no answer that was found.
+    `says` maps an estimator to its mean confidence over the responses that it scored, and `priors`
+    to the share of right answers that these are stated for, where one was set. `accuracy` is None
+    where most responses hold no answer that was found; `share_right` and its interval are of the
+    responses that can be scored, None where there are none.
     """
 
     generator: str
@@ -55,6 +57,9 @@ class Prevalence:
     accuracy: float | None
     interval: Interval | None
     says: dict[str, float]
+    share_right: float | None = None
+    share_interval: Interval | None = None
+    priors: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def overall(groups: Sequence[ScoredGroup], protocol: Protocol | None = None) -> list[Overall]:
@@ -157,13 +162,31 @@ def _prevalence(generator: str, groups: Sequence[ScoredGroup]) -> Prevalence:
             if not column.ranking_only:
                 said.setdefault(column.estimator, []).append(_used(group, column)[0])
     means = {name: np.concatenate(values) for name, values in said.items()}
+    scored = np.concatenate([group.graded() for group in groups])
+    numbers = problem_numbers(ids)
     return Prevalence(
         generator=generator,
         n=len(right),
         accuracy=None if unknown else float(right.mean()),
-        interval=None if unknown else share_interval(right, problem_numbers(ids)),
+        interval=None if unknown else share_interval(right, numbers),
         says={name: float(values.mean()) for name, values in means.items() if len(values)},
+        share_right=float(right[scored].mean()) if scored.any() else None,
+        share_interval=share_interval(right[scored], numbers[scored]) if scored.any() else None,
+        priors={name: prior for name in means if (prior := _prior(groups, name)) is not None},
     )
+
+
+def _prior(groups: Sequence[ScoredGroup], name: str) -> float | None:
+    """What an estimator's confidences are stated for, over all groups; None where any is not."""
+    found: list[tuple[float, int]] = []
+    for group in groups:
+        for column in group.columns:
+            if column.estimator == name and (n := len(_used(group, column)[0])):
+                if column.prior is None:
+                    return None
+                found.append((column.prior, n))
+    n = sum(n for _, n in found)
+    return sum(prior * n for prior, n in found) / n if n else None
 
 
 def _mean(values: Sequence[float]) -> float:

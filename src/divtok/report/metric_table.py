@@ -247,6 +247,7 @@ def how_counted(evaluations: Sequence[Evaluation]) -> list[str]:
     return [
         *_thetas(evaluations),
         *_counted_over(evaluations),
+        *_stated_for(evaluations),
         text,
         *answers_found([members[0] for members in groups.values()]),
         *([f"Clipped to [0, 1] for ECE: {named}."] if named else []),
@@ -272,6 +273,25 @@ def _counted_over(evaluations: Sequence[Evaluation]) -> list[str]:
     named = {e.params["tokens"] for e in evaluations if "tokens" in e.params}
     known = [COUNTED_WORDS[each] for each in COUNTED_WORDS if each in named]
     return [f"Divergent tokens are counted over {' and '.join(known)}."] if known else []
+
+
+def _stated_for(evaluations: Sequence[Evaluation]) -> list[str]:
+    """For which share of right answers confidences are stated, where one was set."""
+    priors = sorted({float(e.params["prior"]) for e in evaluations if "prior" in e.params})
+    if not priors:
+        return []
+    ends = [f"{100 * prior:.1f}" for prior in (priors[0], priors[-1])]
+    share = ends[0] if ends[0] == ends[1] else " to ".join(ends)
+    named = {e.estimator for e in evaluations if "prior" in e.params}
+    without = [
+        name
+        for name in dict.fromkeys(
+            e.estimator for e in evaluations if reason_kind(e.reason) != RANKING_ONLY.kind
+        )
+        if name not in named
+    ]
+    but = f"; {', '.join(without)} as they are" if without else ""
+    return [f"Confidences are stated for {share} % right answers (score.prior){but}."]
 
 
 def answers_found(groups: Iterable[Evaluation]) -> list[str]:

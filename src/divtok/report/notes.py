@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from divtok.evaluate.agreement import Agreement
+from divtok.evaluate.base_rate import BaseRate
 from divtok.evaluate.certified import certified
 from divtok.evaluate.how_read import HowRead
 from divtok.evaluate.near_theta import near_theta
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.scored_group import LeftOut
 from divtok.records import CountedTokens, Counts, Evaluation, PairWarning
+from divtok.report.base_rate import base_rate_note
 from divtok.report.count_notes import certified_note, counted_note, near_theta_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
@@ -41,6 +43,7 @@ class Seen:
     warnings: Sequence[PairWarning] = ()
     tokens: CountedTokens = "reasoning"
     how_read: Sequence[HowRead] = ()
+    base_rates: Sequence[BaseRate] = ()
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -60,6 +63,7 @@ def notes_of(seen: Seen) -> list[Note]:
         unanswered_note(seen.evaluations),
         read_on_note(seen.evaluations),
         prevalence_note(seen.prevalences),
+        base_rate_note(seen.base_rates),
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from divtok.evaluate.base_rate import BaseRate, mean_restated
 from divtok.evaluate.overall import Overall
 from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, FEWEST_RESPONSES, Protocol
 from divtok.records import Evaluation
@@ -24,6 +25,11 @@ from divtok.report.tables import (
     supervised,
 )
 
+SHIFTED = (
+    "Shifted ECE: with confidences stated for the share of right answers that agreement among "
+    "samples suggests."
+)
+
 
 def overview_table(
     evaluations: Sequence[Evaluation],
@@ -31,16 +37,22 @@ def overview_table(
     *,
     protocol: Protocol | None = None,
     labels: Mapping[str, str] | None = None,
+    base_rates: Sequence[BaseRate] = (),
 ) -> ReportTable:
-    """One row an estimator: what it says and how true that is, and the paper's balanced figures."""
+    """One row an estimator: what it says and how true that is, and the paper's balanced figures.
+
+    With `base_rates` also its natural ECE where confidences are stated for those.
+    """
     protocol = protocol or Protocol()
     scored, drawn = _sizes(evaluations)
     lower: Better | None = "lower" if scored >= FEWEST_RESPONSES else None  # few are not ranked
     enough = drawn >= FEWEST_OF_A_CLASS
+    restated = {mean.estimator: mean for mean in mean_restated(base_rates)}
     columns = (
         ReportColumn("estimator", "Estimator"),
         ReportColumn("mean_confidence", "Says", "percent"),
         ReportColumn("natural_ece", "ECE", "percent", lower, bounded=True),
+        *([ReportColumn("shifted_ece", "shifted ECE", "percent", lower)] if restated else []),
         ReportColumn("brier", "Brier", "fraction", lower, bounded=True),
         ReportColumn("ece", "balanced ECE", "percent", "lower" if enough else None),
         ReportColumn("auroc", "balanced AUROC", "percent", "higher" if enough else None),
@@ -52,11 +64,14 @@ def overview_table(
         members = [e for e in evaluations if e.estimator == name]
         means = [mean_of(e.ece for e in members), mean_of(e.auroc for e in members)]
         one = found.get(name)
-        natural: list[Cell] = [None] * 3
+        after = restated[name].after if name in restated else None
+        shifted = [after] if restated else []
+        natural: list[Cell] = [None, None, *shifted, None]
         if one is not None:
             natural = [
                 one.mean_confidence,
                 Bounded(one.natural_ece, one.natural_ece_interval),
+                *shifted,
                 Bounded(one.brier, one.brier_interval),
             ]
         ranked = name not in supervised()
@@ -73,9 +88,17 @@ def overview_table(
     ]
     if partial:
         caption += f" Over fewer than {len(groups)} groups: {', '.join(partial)}."
+    fewer = [m for m in restated.values() if m.groups < len(groups)]
+    if fewer:
+        caption += " Shifted in fewer groups: " + ", ".join(
+            f"{label(m.estimator, labels)} {m.groups} (as they are {100 * m.as_is:.1f})"
+            for m in fewer
+        )
+        caption += "."
     shared = (
         "Says (the mean confidence), ECE and Brier: every scored response as it is, with 95 % "
         "intervals over whole problems.",
+        *([SHIFTED] if restated else []),
         how_balanced(protocol),
         *how_counted(evaluations),
         *(f"{label(one.estimator, labels)}: {one.reason}." for one in overall if one.reason),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from divtok.evaluate.overall import Prevalence
 from divtok.records import Evaluation
 from divtok.report.note import FEW_LINES, Note
+from divtok.score.registry import ESTIMATORS
 
 
 def prevalence_note(found: Sequence[Prevalence]) -> Note:
@@ -22,7 +23,8 @@ def prevalence_note(found: Sequence[Prevalence]) -> Note:
         title="How often it is right, and what is said",
         about="Balanced draws make every benchmark half right. As they are, the responses are "
         "right more or less often than that, and a confidence that means what it says is as high "
-        "on average. `dtc_lin` and `dtc_prod` are scaled for half.",
+        "on average. Where an estimator's numbers, or theta, were set for another share of right "
+        "answers than there is, the line says so.",
         lines=tuple(_prevalence(one) for one in found if one.accuracy is not None and one.says),
         value=value,
     )
@@ -38,7 +40,38 @@ def _prevalence(found: Prevalence) -> str:
         f"{found.generator} is right {_whole(found.accuracy)} of the time ({found.n:,} responses, "
         f"95 % interval {100 * found.interval.low:.0f} to {_whole(found.interval.high)}); "
         f"{names[0]} says {_whole(found.says[names[0]])} on average{', ' if says else ''}{says}."
+        f"{_set_for(found)}"
     )
+
+
+def _set_for(found: Prevalence) -> str:
+    """What the numbers were set for, where that is not how often scored responses are right."""
+    right, ends = found.share_right, found.share_interval
+    if right is None or ends is None:
+        return ""
+    rates: dict[float, list[str]] = {}
+    for name in found.says:
+        rate = found.priors.get(
+            name, ESTIMATORS.get(name).base_rate if name in ESTIMATORS else None
+        )
+        if rate is not None and not ends.low <= rate <= ends.high:
+            rates.setdefault(rate, []).append(name)
+    text = ""
+    for rate, names in rates.items():
+        own = [name for name in names if name not in found.priors]
+        stated = [name for name in names if name in found.priors]
+        if own:
+            text += (
+                f" {_listed(own)}, and theta, were set for {_whole(rate)} right answers; "
+                "score.prior states confidences for another share."
+            )
+        if stated:
+            text += f" {_listed(stated)} are stated for {_whole(rate)} right answers (score.prior)."
+    return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
 
 
 def _whole(share: float) -> str:

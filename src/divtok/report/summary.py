@@ -71,6 +71,7 @@ def readme(
         sections=[*sections, *(n.markdown() for n in notes if n.lines)],
         left_out=[_left_out(group, members, labels) for group, members in groups.items()],
         equal_length=_equal_length(equal_length),
+        base_rate="base-rate" in tables,
         figures=figures,
         theta_fits=theta_fits,
         protocol=protocol,

@@ -136,6 +136,12 @@ def rich_table(table: ReportTable, *, width: int = 80) -> Group:
     return Group(*parts, *caption)
 
 
+def fits(table: ReportTable, width: int) -> bool:
+    """Whether all columns of the table stand beside each other."""
+    names = min(_width(table, 0), max(width // 2, 20))
+    return len(_cuts(table, width, names)) == 1
+
+
 def _without_intervals(table: ReportTable) -> ReportTable:
     rows = tuple(
         replace(row, cells=tuple(c.value if isinstance(c, Bounded) else c for c in row.cells))

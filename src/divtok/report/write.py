@@ -11,6 +11,7 @@ from pathlib import Path
 
 from divtok.errors import NothingScoredError
 from divtok.evaluate.agreement import Judged
+from divtok.evaluate.base_rate import BaseRate
 from divtok.evaluate.curves import count_curve, reliability_of
 from divtok.evaluate.equal_length import CountAtEqualLength, count_in_group
 from divtok.evaluate.fit import ThetaFit
@@ -19,6 +20,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.scored_group import ScoredGroup
 from divtok.json_text import json_text
 from divtok.records import Evaluation
+from divtok.report.base_rate import base_rate_table
 from divtok.report.figures import (
     CountDisplay,
     Display,
@@ -52,6 +54,7 @@ def write_report(
     evaluations: Sequence[Evaluation],
     groups: Sequence[ScoredGroup] = (),
     overall: Sequence[Overall] = (),
+    base_rates: Sequence[BaseRate] = (),
     notes: Sequence[Note] = (),
     disagreements: Sequence[Judged] | None = None,
     theta_fits: Mapping[str, ThetaFit] | None = None,
@@ -63,11 +66,11 @@ def write_report(
     """Write tables/, figures/ and README.md under `folder`; each file appears whole or not at all.
 
     `evaluations` fill the tables, with `overall` for what is said of all groups together; `groups`
-    (the same responses) give the reliability diagrams, the
-    accuracy by count and the comparison at equal length; `notes` are sections of the page, what to
-    keep in mind; `disagreements`, where our verdicts were compared with another tool's, are a table
-    and JSON; `theta_fits` maps a name, such as a generator's, to its fit. README.md is written
-    last, so that it never points at missing files.
+    (the same responses) give the reliability diagrams, the accuracy by count and the comparison at
+    equal length; `base_rates` tell of confidences stated for the base rate that agreement suggests;
+    `notes` are sections of the page, what to keep in mind; `disagreements`, where our verdicts were
+    compared with another tool's, are a table and JSON; `theta_fits` maps a name, such as a
+    generator's, to its fit. README.md is written last, so that it never points at missing files.
     """
     if not evaluations:
         raise NothingScoredError(
@@ -76,11 +79,16 @@ def write_report(
     protocol = protocol or Protocol()
     equal_length = {(g.benchmark, g.generator): count_in_group(g) for g in groups}
     compared = {k: v for k, v in equal_length.items() if v is not None}
-    tables = {"overview": overview_table(evaluations, overall, protocol=protocol, labels=labels)}
+    overview = overview_table(
+        evaluations, overall, protocol=protocol, labels=labels, base_rates=base_rates
+    )
+    tables = {"overview": overview}
     for metric in METRICS:
         tables[metric.replace("_", "-")] = metric_table(
             evaluations, metric, protocol=protocol, labels=labels, overall=overall
         )
+    if base_rates:
+        tables["base-rate"] = base_rate_table(base_rates, labels=labels)
     if compared:
         tables["equal-length"] = equal_length_table(compared)
     texts = {

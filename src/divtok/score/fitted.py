@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.records import Confidence, CountedTokens, Interval, Scalar
+from divtok.score.prior import shifted
 
 What = Literal["theta", "rate", "isotonic", "logistic"]
 Target = Literal["grades", "agreement"]
@@ -159,14 +160,30 @@ def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 def applied(fitted: Fitted, confidence: Confidence) -> Confidence:
     """A confidence with the map over it, and its bounds likewise; it says so in its parameters.
 
-    A confidence without a value keeps its reason.
+    It is then stated for the share of right answers that the map was fitted on. A confidence
+    without a value keeps its reason.
     """
     if fitted.map is None:
         return confidence
     values = (confidence.value, confidence.low, confidence.high)
     value, low, high = (None if v is None else float(fitted.map(v)) for v in values)
     params = mapped_params(fitted, confidence.params)
-    return replace(confidence, params=params, value=value, low=low, high=high)
+    prior = None if value is None else fitted.prior
+    return replace(confidence, params=params, value=value, low=low, high=high, prior=prior)
+
+
+def stated_for(confidence: Confidence, prior: float) -> Confidence:
+    """A single confidence for another share of right answers than the one it is stated for.
+
+    Its log-odds are moved by those of the one share less those of the other.
+    """
+    if confidence.value is None or confidence.prior is None:
+        return confidence
+    odds = logit(np.array([prior, confidence.prior]))
+    by = float(odds[0] - odds[1])
+    values = (confidence.value, confidence.low, confidence.high)
+    value, low, high = (None if v is None else float(shifted(v, by)[0]) for v in values)
+    return replace(confidence, value=value, low=low, high=high, prior=prior)
 
 
 def mapped_params(fitted: Fitted, params: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -30,20 +30,19 @@ class Shift:
     reason: Reason | None = None
 
 
-def shifted(confidence: npt.ArrayLike, shift: float) -> Floats:
-    """[N] confidences with the shift added to their log-odds; bounds are shifted alike.
+def shifted(confidence: npt.ArrayLike, shift: npt.ArrayLike) -> Floats:
+    """[N] confidences with a shift, one or [N], added to their log-odds; bounds are shifted alike.
 
     0 and 1 are certain and stay as they are. A higher value never comes out lower: every step
     rounds monotonically.
     """
-    values = _checked(confidence)
-    if shift == 0:
-        return values.copy()
-    if not abs(shift) <= LARGEST_SHIFT:
-        raise DataError(f"The shift {shift} of log-odds is beyond {LARGEST_SHIFT:g}.")
+    values, by = _checked(confidence), np.asarray(shift, dtype=np.float64)
+    if not (np.abs(by) <= LARGEST_SHIFT).all():
+        raise DataError(f"A shift of log-odds is beyond {LARGEST_SHIFT:g}: {shift}.")
     with np.errstate(divide="ignore", over="ignore"):
         odds_against = (1.0 - values) / values
-        return 1.0 / (1.0 + odds_against * np.exp(-shift))
+        moved = 1.0 / (1.0 + odds_against * np.exp(-by))
+    return np.where(by == 0, values, moved)
 
 
 def shift_to_mean(confidence: npt.ArrayLike, mean: float) -> Shift:

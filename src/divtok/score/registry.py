@@ -56,7 +56,8 @@ class Estimator:
     """A registered estimator. `bounded` ones must return a value in [0, 1].
 
     `ranking_only` values have an order but no scale. `supervised` ones were trained with labels:
-    they are shown for reference.
+    they are shown for reference. `base_rate` is the share of right answers that its numbers were
+    set for, None where for none in particular.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Estimator:
     supervised: bool = False
     ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
     learned: Learned | None = field(default=None, repr=False)
+    base_rate: float | None = None
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -128,6 +130,7 @@ def estimator(
     supervised: bool = False,
     ranges: Mapping[str, Range] | None = None,
     learned: Learned | None = None,
+    base_rate: float | None = None,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator.
 
@@ -167,6 +170,7 @@ def estimator(
             supervised=supervised,
             ranges=ranges or {},
             learned=learned,
+            base_rate=base_rate,
         )
         ESTIMATORS.add(name, spec)
         return function

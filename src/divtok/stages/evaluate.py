@@ -7,13 +7,14 @@ scored before there were counts, they are made from its traces here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from divtok.config.run import RunConfig
 from divtok.errors import NothingScoredError, command
 from divtok.evaluate.agreement import Compared
+from divtok.evaluate.base_rate import BaseRate, base_rates
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
@@ -37,6 +38,7 @@ from divtok.stages.how_read import kept_readings
 from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
 from divtok.stages.verdicts import compared_verdicts
+from divtok.stages.votes import answer_numbers
 from divtok.store.notes import kept_notes
 from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, rows_of, stored_responses
@@ -55,6 +57,7 @@ class Results:
     overall: list[Overall]
     notes: list[Note]
     compared: Compared | None = None
+    base_rates: list[BaseRate] = field(default_factory=list[BaseRate])
 
 
 class Graded(NamedTuple):
@@ -82,7 +85,9 @@ def results_of(run: Run, config: RunConfig) -> Results:
     """Everything `evaluate` shows and the report is made of, from one reading of the tables."""
     responses = stored_responses(run)
     counts = counts_of(run, config, responses)
-    groups, left_out = _groups(run, config, responses, counts)
+    answers = answer_numbers(run, config, responses)
+    groups, left_out = _groups(run, config, responses, counts, answers)
+    rates = base_rates(groups, protocol_of(config))
     counted = [(responses[key].generator, found) for key, found in counts.items()]
     evaluations = evaluate_groups(groups, config)
     over_all = overall(groups, protocol_of(config))
@@ -102,9 +107,10 @@ def results_of(run: Run, config: RunConfig) -> Results:
             kept_pair_warnings(run),
             config.score.tokens,
             kept_readings(run),
+            rates,
         )
     )
-    return Results(groups, evaluations, over_all, notes, compared)
+    return Results(groups, evaluations, over_all, notes, compared, rates)
 
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:
@@ -174,6 +180,7 @@ def _groups(
     config: RunConfig,
     responses: Mapping[str, Response],
     counts: Mapping[str, Counts],
+    answers: Mapping[str, int] | None = None,
 ) -> tuple[list[ScoredGroup], list[LeftOut]]:
     scores = _Scores(run, config)
     if scores.empty and not run.counts.keys():
@@ -209,7 +216,7 @@ def _groups(
     ]
     facts = shown_facts(named_estimators(config))
     groups = [
-        _group(sorted(rows, key=_place), grades, scores, counts, facts, config)
+        _group(sorted(rows, key=_place), grades, scores, counts, answers, facts, config)
         for rows in kept.values()
         if rows
     ]
@@ -232,12 +239,15 @@ class _Scores:
         self._params: dict[str, dict[str, str]] = {}  # the JSON of the parameters, alike
         shared: dict[str, str] = {}  # equal texts once
         self.empty = True
-        columns = ("key", "estimator", "params", "value")
-        for key, name, params, value in rows_of(run.confidences, columns):
+        self._priors: dict[str, dict[str, float]] = {}
+        columns = ("key", "estimator", "params", "value", "prior")
+        for key, name, params, value, prior in rows_of(run.confidences, columns):
             self.empty = False
             if name not in FACTS:  # earlier versions scored them as estimators
                 self.values.setdefault(name, {})[key] = value
                 self._params.setdefault(name, {})[key] = shared.setdefault(params, params)
+                if prior is not None:
+                    self._priors.setdefault(name, {})[key] = prior
         self._read_on = {name: _read_on(run, config, name) for name in self.values}
 
     def columns(self, rows: Sequence[Response]) -> Iterator[ScoreColumn]:
@@ -249,15 +259,17 @@ class _Scores:
             # Learned parameters differ from group to group.
             found: Any = next((params[r.key] for r in rows if r.key in params), "{}")
             params_of: dict[str, Any] = json.loads(found)
-            on = self._read_on[spec.name]
+            on, priors = self._read_on[spec.name], self._priors.get(spec.name, {})
+            prior = next((priors[r.key] for r in rows if r.key in priors), None)
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
-                params=params_of,
+                params=params_of | ({} if prior is None else {"prior": prior}),
                 # A map makes probabilities of what only ranks.
                 ranking_only=spec.ranking_only and "map" not in params_of,
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
+                prior=prior,
             )
 
 
@@ -279,6 +291,7 @@ def _group(
     grades: Mapping[str, Graded],
     scores: _Scores,
     counts: Mapping[str, Counts],
+    answers: Mapping[str, int] | None,
     facts: Sequence[Fact],
     config: RunConfig,
 ) -> ScoredGroup:
@@ -298,6 +311,7 @@ def _group(
         theta=config.theta,
         counted=config.score.tokens,
         fallback=[grades[r.key].fallback for r in rows] if released else None,
+        answer=None if answers is None else [answers[r.key] for r in rows],
     )
 
 

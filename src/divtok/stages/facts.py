@@ -38,7 +38,8 @@ class Facts:
     """Every response of a run by its position in the table of trajectories.
 
     `estimators` are those of the run's confidences, in the order of tables; `bounded` those of them
-    that have bounds. `theta` and `counted` are what the counts were made with, and over.
+    that have bounds, and `stated` those that are stated for a share of right answers. `theta` and
+    `counted` are what the counts were made with, and over.
     """
 
     def __init__(self, run: Run, config: RunConfig) -> None:
@@ -90,6 +91,8 @@ class Facts:
             if name in self.bounded:
                 found[f"{column}_low"] = _number(self._lows[name][place])
                 found[f"{column}_high"] = _number(self._highs[name][place])
+            if name in self.stated:
+                found[f"{column}_prior"] = _number(self._priors[name][place])
         counted = {name: _whole(values[place]) for name, values in self._counts.items()}
         found |= {"count": counted["count"]}
         if self.bounded_counts:
@@ -139,9 +142,10 @@ class Facts:
         self._values: dict[str, Numbers] = {}
         self._lows: dict[str, Numbers] = {}
         self._highs: dict[str, Numbers] = {}
+        self._priors: dict[str, Numbers] = {}
         self._reasons: dict[int, dict[str, None]] = {}  # in order, each once
-        names = ("key", "estimator", "value", "low", "high", "reason")
-        for key, name, value, low, high, reason in rows_of(self._run.confidences, names):
+        names = ("key", "estimator", "value", "low", "high", "reason", "prior")
+        for key, name, value, low, high, reason, prior in rows_of(self._run.confidences, names):
             place = self._place(key)
             if name not in self._values:
                 self._values[name] = self._nothing()
@@ -152,7 +156,10 @@ class Facts:
             if low is not None and high is not None:
                 for bounds, bound in ((self._lows, low), (self._highs, high)):
                     bounds.setdefault(name, self._nothing())[place] = bound
+            if prior is not None:
+                self._priors.setdefault(name, self._nothing())[place] = prior
         self.estimators = tuple(_ordered(self._values))
+        self.stated = frozenset(self._priors)
         self.bounded = frozenset(self._lows)
 
     def _nothing(self) -> Numbers:

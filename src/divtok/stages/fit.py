@@ -205,6 +205,13 @@ def _values(
             next_step="Score the run without it, then fit: "
             f"{command('score', run.path, 'score.fitted=null')}",
         )
+    if config.score.prior is not None:
+        raise UsageError(
+            f"The confidences in {run.path} are stated for a base rate of their own "
+            f"(score.prior={config.score.prior}).",
+            next_step="Score the run without it, then fit: "
+            f"{command('score', run.path, 'score.prior=null')}",
+        )
     return values, {name: value for name, value in found[0].items() if name != "tokens"}
 
 

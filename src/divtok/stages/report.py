@@ -24,6 +24,7 @@ def report(
             evaluations=found.evaluations,
             groups=found.groups,
             overall=found.overall,
+            base_rates=found.base_rates,
             notes=found.notes,
             disagreements=None if found.compared is None else found.compared.disagreements,
             theta_fits=theta_fits,

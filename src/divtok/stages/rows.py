@@ -85,6 +85,8 @@ class RunRows:
             kinds[name] = "number"
             if estimator in facts.bounded:
                 kinds |= {f"{name}_low": "number", f"{name}_high": "number"}
+            if estimator in facts.stated:
+                kinds[f"{name}_prior"] = "number"
         kinds["count"] = "whole"
         if facts.bounded_counts:
             kinds |= {"count_low": "whole", "count_high": "whole"}

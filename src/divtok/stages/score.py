@@ -28,6 +28,7 @@ from divtok.stages.fits import FITS, Maps, maps_for, named_fits, stored_note
 from divtok.stages.how_read import read_row, readings_section
 from divtok.stages.missing import check_read, first_failure, nothing_scored
 from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
+from divtok.stages.prior import state_for_prior
 from divtok.stages.stored import scored_traces, trace_dtypes
 from divtok.store.pair_warnings import kept_pair_warnings
 from divtok.store.responses import Group, Response, stored_responses
@@ -70,6 +71,7 @@ def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) ->
     require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
     run.note_maker(run.confidences.layout.name, libraries())
     run.confidences.replace_with(_confidences(run, config, chosen, maps, responses, found))
+    state_for_prior(run, config, chosen, responses)
     run.counts.replace(found.counts)
     warnings = keep_warnings(run, config, found.tallies)
     sections = {SECTION: made_of | _made(run), **readings_section(found.read)}
@@ -88,6 +90,8 @@ def _identity(
     """What confidences depend on, known without reading a table."""
     kinds = sorted(needed_evidence(config))
     tables = [run.trajectories, run.traces]
+    # Which responses hold an answer, and which answers are the same.
+    tables += [] if config.score.prior is None else [run.grades]
     tables += [t for kind in kinds if (t := EVIDENCE.get(kind).table(run)) is not None]
     return {
         "config": hashlib.sha256(to_yaml(resolve(config)).encode()).hexdigest(),

@@ -35,13 +35,13 @@ def linear_confidence(
     return np.where(counts < n, line, b)
 
 
-@estimator("dtc_lin", needs=("jsd_bits",), label="DTC lin", order=180)
+@estimator("dtc_lin", needs=("jsd_bits",), label="DTC lin", order=180, base_rate=0.5)
 def dtc_lin(trace: Trace, *, theta: float, n: int = 10, a: float = 0.95, b: float = 0.05) -> float:
     """Count-linear confidence: a - (a - b) m / n, and b once m reaches n."""
     return float(linear_confidence(divergent_count(trace, theta=theta), n=n, a=a, b=b))
 
 
-@estimator("dtc_prod", needs=("jsd_bits", "logprob_p"), label="DTC prod", order=190)
+@estimator("dtc_prod", needs=("jsd_bits", "logprob_p"), label="DTC prod", order=190, base_rate=0.5)
 def dtc_prod(trace: Trace, *, theta: float, k: int = 4) -> float:
     """Product confidence: the mean token probability to the power m + k."""
     return mean_prob(trace) ** (divergent_count(trace, theta=theta) + k)
