@@ -193,10 +193,10 @@ def confidences(
     never ends the call.
 
     `theta`, `generator`, `tokens`, `fitted`, `prior` and `parameters` are those of `confidence`.
-    Several estimators read a response once, and each takes the parameters it has. Rows are read `batch` at
-    a time, as many tokens at once as memory allows. Numbers of rows that were read together differ
-    from those of a row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take
-    some 30 bytes a token: `keep_traces=False` does without.
+    Several estimators read a response once, and each takes the parameters it has. Rows are read
+    `batch` at a time, as many tokens at once as memory allows. Numbers of rows that were read
+    together differ from those of a row alone by rounding, some 1e-5 bits. The traces that
+    `found[i]` shows take some 30 bytes a token: `keep_traces=False` does without.
 
     Example:
         >>> import divtok, polars as pl

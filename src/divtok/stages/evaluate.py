@@ -34,6 +34,7 @@ from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
+from divtok.stages.fits import stored_fits
 from divtok.stages.how_read import kept_readings
 from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
@@ -108,6 +109,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             config.score.tokens,
             kept_readings(run),
             rates,
+            fits=stored_fits(run),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared, rates)

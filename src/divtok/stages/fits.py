@@ -16,7 +16,7 @@ from divtok.stages.stored import open_run
 from divtok.store.run import Run
 
 LEAVE_OUT = "score.fitted=null"
-FITS = "fits"  # in the manifest's section of scores
+SECTION, FITS = "score", "fits"  # where the manifest says what a run was scored with
 
 Maps = Mapping[tuple[str, tuple[str, str]], Fitted]  # (estimator, pair) -> the map over its values
 
@@ -152,6 +152,11 @@ def stored_note(run: Run, fitted: Fitted) -> dict[str, object]:
         "prior": fitted.prior,
         "fitted_here": _fitted_here(run, fitted),
     }
+
+
+def stored_fits(run: Run) -> list[dict[str, object]]:
+    """The fits that the run was scored with, as `stored_note` has them."""
+    return ((run.manifest() or {}).get(SECTION) or {}).get(FITS) or []
 
 
 def _fitted_here(run: Run, fitted: Fitted) -> bool:

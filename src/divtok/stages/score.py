@@ -24,7 +24,7 @@ from divtok.score.fitted import Fitted, applied
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, named_parameters, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
-from divtok.stages.fits import FITS, Maps, maps_for, named_fits, stored_note
+from divtok.stages.fits import FITS, SECTION, Maps, maps_for, named_fits, stored_note
 from divtok.stages.how_read import read_row, readings_section
 from divtok.stages.missing import check_read, first_failure, nothing_scored
 from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
@@ -36,7 +36,6 @@ from divtok.store.run import Run
 from divtok.store.space import ROW_BYTES, require_space
 from divtok.trace.pair_warnings import Tally
 
-SECTION = "score"
 # Confidences of so many responses make a shard.
 RESPONSES_PER_SHARD = 4096
 
