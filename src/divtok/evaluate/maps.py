@@ -84,15 +84,20 @@ def fit_logistic(values: Floats, correct: Bools) -> Logistic:
         )
     right, wrong = int(correct.sum()), int((~correct).sum())
     outcome = np.where(correct, (right + 1) / (right + 2), 1 / (wrong + 2))
-    design = np.stack([edged_logit(values, EDGE), np.ones(len(values))], axis=1)
-    # A slope is not defined where all values are one.
-    found = np.zeros(2) if np.ptp(design[:, 0]) == 0 else _newton(design, outcome)
+    odds = edged_logit(values, EDGE)
+    middle, spread = float(odds.mean()), float(odds.std())
+    found = np.zeros(2)
+    if spread > _SAME:  # a slope is not defined where all values are one
+        # About their middle and in their own width, so that the steps are well defined.
+        design = np.stack([(odds - middle) / spread, np.ones(len(odds))], axis=1)
+        found = _newton(design, outcome)
     if not found[0] > 0:
         raise DataError(
-            "A logistic map would fall: the values are no higher where responses are right.",
+            "A logistic map would not rise: the values are no higher where responses are right.",
             next_step="Fit an isotonic map, or another estimator.",
         )
-    return Logistic(float(found[0]), float(found[1]), EDGE)
+    slope = float(found[0]) / spread
+    return Logistic(slope, float(found[1]) - slope * middle, EDGE)
 
 
 def _newton(design: Floats, outcome: Floats) -> Floats:
