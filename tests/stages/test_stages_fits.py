@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from console import Command
 from console import divtok as divtok  # a fixture
 from stages_samples import AUXILIARY, GENERATOR, Row, handmade_run, small_config, trace_of
 
+import divtok as divtok_package
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.fit_map import MapFit
 from divtok.records import Grade, Verdict
@@ -19,9 +21,17 @@ from divtok.score.fit_file import load_fit
 from divtok.score.registry import ESTIMATORS
 from divtok.stages.evaluate import results_of
 from divtok.stages.fit import fit, keep
-from divtok.stages.fits import find_fit, fit_path, kept_fits, maps_for, named_fits, stored_fits
+from divtok.stages.fits import (
+    find_fit,
+    fit_path,
+    kept_fits,
+    maps_for,
+    named_fits,
+    stored_fits,
+    with_fits,
+)
 from divtok.stages.rescore import rescore
-from divtok.stages.run import with_fits
+from divtok.stages.run import run_stages
 from divtok.stages.stored import stored_config
 from divtok.stages.verify import verify
 from divtok.store.run import Run
@@ -203,6 +213,25 @@ def test_the_command_says_what_it_is_worth_and_where_it_is(tmp_path: Path, divto
     assert "problems held out (5 parts)" in said.out
     (path,) = kept_fits(run)
     assert f"divtok score RUN --fitted {path}" in " ".join(said.err.split())
+    told = divtok("fit", "--run", run.path, "--what", "isotonic", "--estimator", "nsl", "--json")
+    ours = divtok_package.Run(run.path).fit("isotonic", estimator="nsl")
+    found = json.loads(told.out)
+    assert found["map"]["knots"] == [list(knot) for knot in getattr(ours.map, "knots", ())]
+    assert found["fitted"]["identity"] == load_fit(path).identity
+    assert found["figures"]["held_out"]["natural_ece"] == pytest.approx(
+        ours.figures.held_out and ours.figures.held_out.natural_ece
+    )
     applied = divtok("score", run.path, "--fitted", path)
     assert applied.code == 0, applied.err
     assert params(run, "nsl")["map"] == "isotonic"
+
+
+def test_a_run_refuses_a_fit_before_any_work(tmp_path: Path) -> None:
+    other = made(tmp_path / "other")
+    keep(other, fit(other, stored_config(other), what="isotonic", estimator="nsl"))
+    named = f'score.fitted=["{kept_fits(other)[0]}"]'
+    config = small_config(*CONFIG, named, "score.tokens=all", "limit=1")
+    run = Run.create_or_open(tmp_path / "run")
+    with pytest.raises(UsageError, match="the tokens 'reasoning', here they are 'all'"):
+        run_stages(run, config)
+    assert not run.trajectories.keys()
