@@ -47,6 +47,8 @@ CONFIDENCE = {
     "generator": "generator",
     "estimator": "estimator",
     "tokens": "counted",
+    "fitted": "fitted",
+    "prior": "prior",
     "parameters": "param",
 }
 CONFIDENCES = {
@@ -161,6 +163,9 @@ WRONG = {
         given={"theta": 0.5},
     ),
     "pair": Case((Q, P), ("--pair", Q, P)),
+    "prior of no map": wrong("--prior", "0.8", prior=0.8),
+    "prior": wrong("--prior", "1", prior=1.0),
+    "fit": wrong("--fitted", "no-such.json", fitted="no-such.json"),
     "nothing": Case(("tiny",), TINY, response=" \n"),
     "too long": Case(("tiny",), TINY, response="42 " * 1000),
     "servers tell no entropy": Case(

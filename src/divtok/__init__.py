@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
     from divtok.api.distilled import distil
-    from divtok.api.figures import auroc, ece, evaluate, fit, natural_auroc, natural_ece, sweep
+    from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
+    from divtok.api.fitting import fit
     from divtok.api.grading import grade
     from divtok.api.listing import estimators, ls
     from divtok.api.result import Result, Token, Tokens
@@ -81,7 +82,7 @@ _HOME = {
     "estimators": "divtok.api.listing",
     "evaluate": "divtok.api.figures",
     "extract_answer": "divtok.protocols.extract",
-    "fit": "divtok.api.figures",
+    "fit": "divtok.api.fitting",
     "fit_family": "divtok.api.runs",
     "grade": "divtok.api.grading",
     "grade_answer": "divtok.grade",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from divtok.api.result import Result, Token
-from divtok.api.scoring import Scoring, not_text
+from divtok.api.scoring import FitLike, Scoring, not_text
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families.family import FAMILIES, families_of
 from divtok.models.load import DType
@@ -93,6 +93,8 @@ def confidence(
     generator: str | None = None,
     estimator: str = "dtc_lin",
     tokens: CountedTokens = "reasoning",
+    fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
@@ -104,6 +106,11 @@ def confidence(
 
     `tokens` says which tokens can count as divergent: "reasoning" leaves out those of a boxed
     answer and the end of turn, "no_answer" those of the answer alone, "all" none.
+
+    `fitted` is what `fit` gave, its file, or the run that holds it: a theta or a rate is taken from
+    it, a map is put over the estimator's values. One for another pair, estimator or parameters is
+    refused. A map knows how many answers were right where it was fitted; with `prior`, how many are
+    here, its confidences are stated for that.
 
     `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
     The last few responses that a pair of models has read are kept with it: another estimator or
@@ -129,6 +136,8 @@ def confidence(
         estimators=[estimator],
         parameters=parameters,
         tokens=tokens,
+        fitted=fitted,
+        prior=prior,
     )
     if not response.strip():
         raise nothing_scored(NO_TEXT)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from divtok.api import NO_TEXT
 from divtok.api.result import Result
 from divtok.api.rows import RowsLike, cells
-from divtok.api.scoring import Scored, Scoring, not_text
+from divtok.api.scoring import FitLike, Scored, Scoring, not_text
 from divtok.api.tables import Shown
 from divtok.errors import DataError, DivtokError, ModelError, ResourceError, UsageError
 from divtok.progress import track
@@ -70,7 +70,7 @@ class Confidences(Shown):
 
     @property
     def params(self) -> Mapping[str, Scalar]:
-        return self.scoring.chosen[self.place][1]
+        return self.scoring.params(self.place)
 
     @property
     def theta(self) -> float:
@@ -181,6 +181,8 @@ def confidences(
     keep_traces: bool = True,
     progress: bool = True,
     tokens: CountedTokens = "reasoning",
+    fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """How far to trust each of many responses as an answer to its question.
@@ -190,11 +192,11 @@ def confidences(
     has one entry for each row, in order. A row that cannot be scored has None and a reason: one row
     never ends the call.
 
-    `theta`, `generator`, `tokens` and `parameters` are those of `confidence`. Several estimators
-    read a response once, and each takes the parameters it has. Rows are read `batch` at a time, as
-    many tokens at once as memory allows. Numbers of rows that were read together differ from those
-    of a row alone by rounding, some 1e-5 bits. The traces that `found[i]` shows take some 30 bytes
-    a token: `keep_traces=False` does without.
+    `theta`, `generator`, `tokens`, `fitted`, `prior` and `parameters` are those of `confidence`.
+    Several estimators read a response once, and each takes the parameters it has. Rows are read
+    `batch` at a time, as many tokens at once as memory allows. Numbers of rows that were read
+    together differ from those of a row alone by rounding, some 1e-5 bits. The traces that
+    `found[i]` shows take some 30 bytes a token: `keep_traces=False` does without.
 
     Example:
         >>> import divtok, polars as pl
@@ -206,7 +208,7 @@ def confidences(
         (1, True)
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator), tokens=tokens)
+    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
     return _confidences(asked, rows, columns, batch, keep_traces, progress)
 
 
@@ -222,6 +224,8 @@ async def aconfidences(
     keep_traces: bool = True,
     progress: bool = False,
     tokens: CountedTokens = "reasoning",
+    fitted: FitLike | None = None,
+    prior: float | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """`confidences` in a thread, so that an event loop goes on meanwhile.
@@ -238,7 +242,8 @@ async def aconfidences(
         True
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked, stop = ask(estimators=_names(estimator), tokens=tokens), threading.Event()
+    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
+    stop = threading.Event()
     work = partial(_confidences, asked, rows, columns, batch, keep_traces, progress, stop)
     try:
         return await asyncio.to_thread(work)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +16,6 @@ from divtok.api.rows import is_missing
 from divtok.api.tables import Records
 from divtok.errors import DataError, UsageError
 from divtok.evaluate import metrics
-from divtok.evaluate.fit import PAPER_GRID, ThetaFit, fit_theta
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.protocol import Protocol, balanced_figures, evaluate_group
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
@@ -146,60 +144,6 @@ def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
     return metrics.auroc(*_usable(confidences, correct))
 
 
-def fit(
-    confidences: Confidences,
-    correct: Outcomes,
-    problem_ids: Iterable[str] | None = None,
-    *,
-    grid: Sequence[float] = PAPER_GRID,
-    n: int = 10,
-    a: float = 0.95,
-    b: float = 0.05,
-    draws: int = 5,
-    cap: int = 500,
-    bins: int = 20,
-    resamples: int = 1000,
-) -> ThetaFit:
-    """The theta with the lowest balanced ECE of dtc_lin on these rows, and the curve behind it.
-
-    Its `interval` is from resamples of whole problems: `problem_ids` says which rows are samples of
-    one problem; left out, each row has its own. `notes` says in words what to keep in mind, such as
-    an interval over most of the grid.
-
-    Reads no model: the traces of `confidences` are enough. Choose it on problems that no figure of
-    yours is about. `Run.fit` is the same for a run.
-
-    Example:
-        >>> import divtok
-        >>> pair = divtok.load_pair("tiny")
-        >>> rows = [("What is 1 + 1?", "1 + 1 = 2."), ("What is 1 + 1?", "Well, who knows!")]
-        >>> found = divtok.confidences(rows, pair=pair, progress=False)
-        >>> 0 < divtok.fit(found, [True, False]).theta < 1
-        True
-    """
-    outcomes = _decided(correct)
-    ids = [str(row) for row in range(len(outcomes))]
-    if problem_ids is not None:
-        ids = [str(i) for i in problem_ids]
-    if len(ids) != len(outcomes):
-        raise DataError(
-            f"There are {len(ids)} problem ids but {len(outcomes)} outcomes.",
-            next_step="Both must describe the same rows, in the same order.",
-        )
-    rows = zip(_traces(confidences, len(outcomes)), outcomes, ids, strict=True)
-    read = [(trace, outcome, problem) for trace, outcome, problem in rows if trace is not None]
-    found = fit_theta(
-        [(trace, outcome) for trace, outcome, _ in read],
-        grid=grid,
-        n=n,
-        a=a,
-        b=b,
-        protocol=Protocol(draws=draws, cap=cap, bins=bins, resamples=resamples),
-        problem_ids=[problem for *_, problem in read],
-    )
-    return replace(found, excluded=found.excluded + len(outcomes) - len(read))
-
-
 def sweep(
     confidences: Confidences,
     correct: Outcomes,
@@ -229,10 +173,10 @@ def sweep(
         >>> [(row.estimator, row.value) for row in divtok.sweep(found, [True, False], n=(5, 10))]
         [('dtc_lin', 5), ('dtc_lin', 10), ('dtc_prod', 4), ('dtc_weighted', 1.0)]
     """
-    outcomes = _decided(correct)
+    outcomes = decided(correct)
     used = [
         (trace, outcome)
-        for trace, outcome in zip(_traces(confidences, len(outcomes)), outcomes, strict=True)
+        for trace, outcome in zip(traces_of(confidences, len(outcomes)), outcomes, strict=True)
         if outcome is not None and trace is not None and trace.status == "ok"
     ]
     pair, names = confidences.scoring.pair, list(dict.fromkeys(_several(divergence)))
@@ -335,14 +279,14 @@ def _usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
     return values[kept], right[kept]
 
 
-def _decided(correct: Outcomes) -> list[bool | None]:
+def decided(correct: Outcomes) -> list[bool | None]:
     decided = {Verdict.CORRECT: True, Verdict.INCORRECT: False}
     verdicts = [_verdict(outcome) for outcome in correct]
     known_verdicts(verdicts)
     return [decided.get(Verdict(verdict)) for verdict in verdicts]
 
 
-def _traces(confidences: Confidences, outcomes: int) -> list[Trace | None]:
+def traces_of(confidences: Confidences, outcomes: int) -> list[Trace | None]:
     """The trace of every row; one that was not read has none."""
     rows = confidences.rows
     if len(rows) != outcomes:

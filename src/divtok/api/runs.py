@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from divtok.api.figures import FIGURES
 from divtok.api.tables import Records, Shown
@@ -14,10 +14,15 @@ from divtok.config.shortcuts import run_name, spelled_out
 from divtok.config.tree import override_texts
 from divtok.errors import NothingScoredError, StoreError, UsageError
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.fit_any import AnyFit
+from divtok.evaluate.fit_map import MapFit
+from divtok.evaluate.fit_rate import RateFit
+from divtok.evaluate.maps import MapKind
 from divtok.families.family import get_family
 from divtok.importers import ImportOptions
 from divtok.importers.importer import AUTO
 from divtok.records import CountedTokens, Evaluation, Trace
+from divtok.score.fitted import Target, What
 from divtok.stages.stored import counting, open_run, run_folder, stored_config
 from divtok.stages.swept import SweptRow
 from divtok.store import run as store
@@ -175,6 +180,7 @@ class Run(Shown):
         theta: float | None = None,
         pair: tuple[str, str] | None = None,
         family: str | None = None,
+        fitted: str | Path | Sequence[str | Path] = (),
         verdict: Verdicts | None = None,
         scorer: str | None = None,
         retry_failed: bool = False,
@@ -182,6 +188,7 @@ class Run(Shown):
         """`divtok score`: the confidences of every estimator, from the traces.
 
         With a pair or a family those models read the responses first, as far as they have not yet.
+        `fitted` is a file that `fit` kept, or the run that holds it; or several.
         """
         from divtok.stages.evaluate import has_grades
         from divtok.stages.report import report
@@ -194,6 +201,7 @@ class Run(Shown):
             theta=theta,
             pair=pair,
             family=family,
+            fitted=[str(fitted)] if isinstance(fitted, str | Path) else list(map(str, fitted)),
             retry_failed=retry_failed,
         )
         if read is not None and has_grades(self._run, read):
@@ -220,11 +228,27 @@ class Run(Shown):
         found, _ = sweep(self._run, self._config(), divergence=divergence, n=n, k=k)
         return Records(SweptRow, found)
 
-    def fit(self) -> ThetaFit:
-        """`divtok fit --run`: the theta with the lowest ECE of dtc_lin, and its interval."""
-        from divtok.stages.fit import fit
+    @overload
+    def fit(self, what: Literal["theta"] = "theta", *, target: Target = "grades") -> ThetaFit: ...
+    @overload
+    def fit(self, what: Literal["rate"], *, target: Target = "grades") -> RateFit: ...
+    @overload
+    def fit(
+        self, what: MapKind, *, estimator: str | None = None, target: Target = "grades"
+    ) -> MapFit: ...
+    def fit(
+        self, what: What = "theta", *, estimator: str | None = None, target: Target = "grades"
+    ) -> AnyFit:
+        """`divtok fit --run`: what fits the run's responses, kept in its folder `fits`.
 
-        return fit(self._run, self._config())
+        The words are those of `divtok.fit`. With `target="agreement"` no grade is used.
+        """
+        from divtok.stages.fit import fit, keep
+
+        config = self._config()
+        found = fit(self._run, config, what=what, estimator=estimator, target=target)
+        keep(self._run, found)
+        return found
 
     def report(self) -> Path:
         """`divtok report`: write tables and figures, and say where."""
@@ -378,6 +402,7 @@ def _made(
     return store.Run.begun(folder)
 
 
+@overload
 def fit_family(
     family: str,
     config: str | Path | Settings | None = None,
@@ -387,8 +412,39 @@ def fit_family(
     limit: int | None = None,
     samples: int | None = None,
     file: str | Path | None = None,
-) -> ThetaFit:
+    what: Literal["theta"] = "theta",
+    target: Target = "grades",
+) -> ThetaFit: ...
+@overload
+def fit_family(
+    family: str,
+    config: str | Path | Settings | None = None,
+    *,
+    name: str | None = None,
+    out: str | Path | None = None,
+    limit: int | None = None,
+    samples: int | None = None,
+    file: str | Path | None = None,
+    what: What,
+    estimator: str | None = None,
+    target: Target = "grades",
+) -> AnyFit: ...
+def fit_family(
+    family: str,
+    config: str | Path | Settings | None = None,
+    *,
+    name: str | None = None,
+    out: str | Path | None = None,
+    limit: int | None = None,
+    samples: int | None = None,
+    file: str | Path | None = None,
+    what: What = "theta",
+    estimator: str | None = None,
+    target: Target = "grades",
+) -> AnyFit:
     """`divtok fit`: choose theta for a family, from its fitting set or the problems of a file.
+
+    Or, by `what`, a rate or a map: see `fit`. With `target="agreement"` no grade is used.
 
     Makes a run with the family's smallest generator, by default runs/fit-FAMILY of 100 problems
     with as many samples each as the family's file says. Its `interval` says how well theta is
@@ -405,7 +461,8 @@ def fit_family(
     local = None if file is None else str(file)
     fixed = family_overrides(get_family(family), limit=limit, samples=samples, file=local)
     with _made(name, out, default=f"fit-{family}") as made:
-        return fit_family(made, _settled(config, fixed))
+        settled = _settled(config, fixed)
+        return fit_family(made, settled, what=what, estimator=estimator, target=target)
 
 
 def import_files(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,9 +31,20 @@ from divtok.score.estimators.guarded import (
 )
 from divtok.score.estimators.guarded import NAME as GUARDED
 from divtok.score.facts import COUNTED_WORDS, count_trace
+from divtok.score.fit_file import load_fit
+from divtok.score.fitted import (
+    PARAMETERS,
+    Fitted,
+    applied,
+    check_pair,
+    check_parameters,
+    mapped_params,
+    stated_for,
+)
 from divtok.score.registry import Estimator, bind_parameters, check_names, check_parameter
 from divtok.score.scoring import named_parameters, score_evidence
 from divtok.score.sets import one_estimator
+from divtok.stages.fits import find_fit
 from divtok.trace.batches import Row
 from divtok.trace.budget import Budget
 from divtok.trace.listener import Read
@@ -39,6 +52,9 @@ from divtok.trace.pair import Asked, Pair
 from divtok.trace.pair_warnings import Tally, warnings_by_traces
 from divtok.trace.spans import token_texts
 from divtok.trace.topk.server_pair import ServerPair
+
+# What was fitted, its file, or the run that holds it.
+FitLike: TypeAlias = "Fitted | str | Path"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +79,8 @@ class Scoring:
     asked: Asked
     tally: Tally  # of the traces of the responses that were scored
     tokens: CountedTokens = "reasoning"  # which of a response's can count
+    fitted: Fitted | None = None
+    prior: float | None = None  # the share of right answers that a mapped confidence is stated for
     budget: Budget = field(default_factory=Budget)
 
     @classmethod
@@ -75,10 +93,19 @@ class Scoring:
         estimators: Sequence[str],
         parameters: Mapping[str, Scalar],
         tokens: CountedTokens = "reasoning",
+        fitted: FitLike | None = None,
+        prior: float | None = None,
     ) -> Scoring:
         """Everything that can be refused before a token is read is refused here."""
         if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
+        fit = None if fitted is None else fit_of(fitted)
+        if prior is not None:
+            check_prior(prior, fit)
+        names = list(dict.fromkeys(estimators))
+        if fit is not None:
+            check_fit(fit, names, (pair.p.name, pair.q.name))
+            theta, parameters = with_fitted(fit, theta, parameters)
         if theta is None:
             family = pair.family if isinstance(pair, Pair) else None
             theta = default_theta(pair.p.name, pair.q.name, family=family, generator=generator)
@@ -86,7 +113,7 @@ class Scoring:
             known = did_you_mean(str(tokens), COUNTED_WORDS)
             raise UsageError(f"tokens cannot be {tokens!r}.", next_step=known)
         check_parameter("theta", theta)  # also where no estimator has one: the count needs it
-        specs = [one_estimator(name) for name in dict.fromkeys(estimators)]
+        specs = [one_estimator(name) for name in names]
         if not specs:
             raise UsageError("There is no estimator to score with.", next_step="Name one or more.")
         for spec in specs:
@@ -94,11 +121,15 @@ class Scoring:
         check_names(specs[0], [p for p in parameters if all(p not in s.parameters for s in specs)])
         given = {"theta": theta, **parameters}
         kinds = list(dict.fromkeys(kind for spec in specs for kind in spec.evidence))
+        chosen = [(spec, bind_parameters(spec, given)) for spec in specs]
+        if fit is not None:
+            bound = next(bound for spec, bound in chosen if spec.name == fit.estimator)
+            check_parameters(fit, bound, tokens, how="leave out 'fitted'")
         listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
         return cls(
             pair,
             theta,
-            [(spec, bind_parameters(spec, given)) for spec in specs],
+            chosen,
             kinds,
             Asked(
                 further({column for spec in specs for column in spec.columns}),
@@ -106,6 +137,8 @@ class Scoring:
             ),
             Tally(pair.vocab_size if isinstance(pair, Pair) else None),
             tokens,
+            fit,
+            prior,
         )
 
     def row(self, key: str, question: str, response: str) -> Row:
@@ -137,9 +170,11 @@ class Scoring:
         trace = replace(read.trace, retokenized=True, counted=self.tokens)
         heard = dict(zip(self.kinds, read.heard, strict=True))
         found = [
-            replace(
-                score_evidence(spec, row.key, trace, heard, given),
-                params=named_parameters(spec, given, self.tokens),
+            self._mapped(
+                replace(
+                    score_evidence(spec, row.key, trace, heard, given),
+                    params=named_parameters(spec, given, self.tokens),
+                )
             )
             for spec, given in self.chosen
         ]
@@ -150,6 +185,20 @@ class Scoring:
             unexpected = unexpected_count(trace, guard=_guard(found[0]))
         return Scored(row.text or "", tuple(found), counts, trace, unexpected)
 
+    def params(self, place: int) -> Mapping[str, Scalar]:
+        """What the confidences of the estimator at this place are said to be made with."""
+        spec, given = self.chosen[place]
+        fit = self.fitted
+        if fit is None or fit.map is None or fit.estimator != spec.name:
+            return given
+        return mapped_params(fit, given)
+
+    def _mapped(self, found: Confidence) -> Confidence:
+        if self.fitted is None or self.fitted.estimator != found.estimator:
+            return found
+        mapped = applied(self.fitted, found)
+        return mapped if self.prior is None else stated_for(mapped, self.prior)
+
     def warn(self, *, stacklevel: int) -> None:
         """A Python warning where the pair's divergences say nothing, by all that was scored."""
         for warning in warnings_by_traces(self.pair.p.name, self.pair.q.name, self.tally):
@@ -157,7 +206,10 @@ class Scoring:
 
     def unscored(self, response: object, reason: Reason) -> Scored:
         """For a response that was not read."""
-        none = [Confidence("", spec.name, params, None, reason) for spec, params in self.chosen]
+        none = [
+            self._mapped(Confidence("", spec.name, params, None, reason))
+            for spec, params in self.chosen
+        ]
         return Scored(response if isinstance(response, str) else "", tuple(none))
 
     def result(self, scored: Scored, place: int = 0) -> Result | None:
@@ -197,6 +249,47 @@ def _tokens(texts: Sequence[str], trace: Trace, theta: float, guard: float) -> T
     nats = nothing if excess is None else excess.tolist()
     rows = zip(texts, trace.jsd_bits.tolist(), divergent, marks, nats, strict=True)
     return Tokens((Token(*row) for row in rows), theta, guard)
+
+
+def fit_of(given: FitLike) -> Fitted:
+    """A fit as it is, or of a file or of the run that holds one."""
+    return given if isinstance(given, Fitted) else load_fit(find_fit(str(given)))
+
+
+def check_fit(fit: Fitted, estimators: Sequence[str], pair: tuple[str, str]) -> None:
+    """Refuse a fit of an estimator that is not asked for, or for other models; reads none."""
+    if fit.estimator not in estimators:
+        raise UsageError(
+            f"{fit.subject} was given, but the confidence is asked of {', '.join(estimators)}.",
+            next_step=f"Name the estimator '{fit.estimator}', or leave out the fit.",
+        )
+    check_pair(fit, pair)
+
+
+def check_prior(prior: float, fit: Fitted | None) -> None:
+    """One response alone says nothing of how many are right; a map knows what it was fitted on."""
+    if not 0 < prior < 1:
+        raise UsageError(
+            f"prior must be between 0 and 1, both left out, not {prior}.",
+            next_step="Give the share of answers that are right.",
+        )
+    if fit is None or fit.map is None:
+        raise UsageError(
+            "prior needs a map that says how many answers were right where it was fitted.",
+            next_step="Give one that 'divtok fit --what isotonic' made as 'fitted' (--fitted); in "
+            "a run, score.prior needs none.",
+        )
+
+
+def with_fitted(
+    fit: Fitted, theta: float | None, parameters: Mapping[str, Scalar]
+) -> tuple[float | None, Mapping[str, Scalar]]:
+    """Theta and parameters, with the fit's own theta and rate where none is given."""
+    own = {name: fit.params[name] for name in PARAMETERS if name in fit.params}
+    fitted_theta = own.pop("theta", None)
+    if theta is None and fitted_theta is not None:
+        theta = float(fitted_theta)
+    return theta, {**own, **parameters}
 
 
 def not_text(name: str, value: object) -> Reason | None:

@@ -75,6 +75,18 @@ def confidence(
         Counted,
         typer.Option(help="Which tokens can count: no_answer takes the end of turn, too."),
     ] = Counted.REASONING,
+    fitted: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|RUN", help="Score with what 'divtok fit' kept: its file, or the run."
+        ),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of answers that are right here, where a map of --fitted is for another."
+        ),
+    ] = None,
     dtype: DTypesOption = "auto",
     batch: Annotated[
         int,
@@ -111,12 +123,23 @@ def confidence(
     parameters = _parameters(param or [])
     _check(estimator, theta, parameters)
     p, q = _names(pair, family)
+    fit = None
+    if fitted is not None:
+        from divtok.api.scoring import check_fit, fit_of, with_fitted
+
+        fit = fit_of(fitted)
+        check_fit(fit, [estimator], (p, q))
+        theta, parameters = with_fitted(fit, theta, parameters)
+    if prior is not None:
+        from divtok.api.scoring import check_prior
+
+        check_prior(prior, fit)
     if theta is None:
         theta = default_theta(p, q, family=family, generator=generator)
     with saying_warnings():
         models = _load(p, q, servers, dtype)
         options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
-        options["tokens"] = counted.value
+        options |= {"tokens": counted.value, "fitted": fit, "prior": prior}
         options |= parameters
         if question is None:
             _stream(options, batch)

@@ -1,12 +1,13 @@
-"""The verb fit: theta for a family, or for the pair of a run."""
+"""The verb fit: what makes confidences right for a family, or for the pair of a run."""
 
 from __future__ import annotations
 
-import dataclasses
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from divtok.cli.fit_printing import print_fit
 from divtok.cli.options import (
     JsonOption,
     NameOption,
@@ -16,23 +17,51 @@ from divtok.cli.options import (
     open_with_config,
     run_folder,
 )
-from divtok.cli.printing import leave_if_failed, print_json, put_filled
+from divtok.cli.printing import leave_if_failed
 from divtok.errors import UsageError, command
 from divtok.evaluate.fit import ThetaFit
+from divtok.evaluate.fit_any import AnyFit
 from divtok.families.family import get_family
 from divtok.progress import say
-from divtok.screen import put, show
+from divtok.screen import put
 from divtok.store.run import Run
+
+
+class Whats(StrEnum):
+    THETA = "theta"
+    RATE = "rate"
+    ISOTONIC = "isotonic"
+    LOGISTIC = "logistic"
+
+
+class Targets(StrEnum):
+    GRADES = "grades"
+    AGREEMENT = "agreement"
 
 
 def fit(
     family: Annotated[
-        str | None, typer.Argument(help="The family whose theta is to be chosen.")
+        str | None, typer.Argument(help="The family to fit it for, on its fitting set.")
     ] = None,
     overrides: OverridesArgument = None,
-    run: Annotated[
-        str | None, typer.Option(help="Choose it from this run's traces instead.")
+    run: Annotated[str | None, typer.Option(help="Fit it on this run's responses instead.")] = None,
+    what: Annotated[
+        Whats,
+        typer.Option(
+            help="theta of dtc_lin, the rate of dtc_weighted, or a map to probabilities: isotonic "
+            "or logistic."
+        ),
+    ] = Whats.THETA,
+    estimator: Annotated[
+        str | None, typer.Option(help="Whose values a map is for; by default dtc_lin.")
     ] = None,
+    target: Annotated[
+        Targets,
+        typer.Option(
+            help="What is right: by grades, or by agreement, the most frequent answer of a "
+            "problem, which uses no grade."
+        ),
+    ] = Targets.GRADES,
     name: NameOption = None,
     out: OutOption = None,
     limit: Annotated[
@@ -47,24 +76,32 @@ def fit(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose theta for a family: the lowest ECE of dtc_lin on its fitting set.
+    """Fit what makes confidences right: by default theta, the lowest ECE of dtc_lin.
 
-    Uses the family's smallest generator on random problems of a set that no table uses, and prints
-    the curve it chose from, with a 95 % interval: the same choice on resamples of whole problems.
-    The same command with more problems or samples goes on with its run. With --run, the pair of a
-    run that is traced already gets its theta from that run: take one whose problems no table of
-    yours uses.
+    For a family: on its smallest generator and random problems of a set that no table uses. The
+    same command with more problems or samples goes on with its run. With --run: on responses that
+    are there; take a run whose problems no table of yours uses.
+
+    Prints the curve with a 95 % interval (the same choice on resamples of whole problems), or the
+    map, and ECE, Brier and AUROC before and after, on problems that were held out, too. It is kept
+    in the run's folder fits, for 'divtok score RUN --fitted' and 'divtok confidence --fitted'.
     """
     from divtok.stages import fit as stage
 
+    words = {"what": what.value, "target": target.value}
     if run is not None:
         if any(given is not None for given in (family, overrides, file, name, out, limit, samples)):
             raise UsageError(
                 "--run takes everything from the run.", next_step="Leave out the other arguments."
             )
-        found = stage.fit(*open_with_config(run))
-        _print_fit(f"the run {run}", found, as_json=as_json)
-        say(f"use it with: {command('score', run, '--theta', f'{found.theta:g}')}")
+        store, config = open_with_config(run)
+        found = stage.fit(store, config, estimator=estimator, **words)
+        kept = stage.keep(store, found)
+        print_fit(f"the run {run}", found, as_json=as_json)
+        if isinstance(found, ThetaFit):
+            say(f"use it with: {command('score', run, '--theta', f'{found.theta:g}')}")
+        if kept:
+            _say_kept(store, found)
         return
     if family is None:
         raise UsageError("There is nothing to fit.", next_step="Give a family, or --run RUN.")
@@ -72,36 +109,19 @@ def fit(
     fixed = stage.family_overrides(preset, limit=limit, samples=samples, file=file)
     config = config_from([*(overrides or []), *fixed])
     with Run.begun(run_folder(name, out, default=f"fit-{family}")) as store:
-        found = stage.fit_family(store, config)
-    _print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
+        found = stage.fit_family(store, config, estimator=estimator, **words)
+    print_fit(f"the fitting set of '{family}'", found, as_json=as_json)
     if not as_json:
-        put(f"the family's preset is {preset.theta:g}")
+        if isinstance(found, ThetaFit):
+            put(f"the family's preset is {preset.theta:g}")
         say(f"report: {store.report / 'README.md'}")
+        _say_kept(store, found)
     leave_if_failed(store)
 
 
-def _print_fit(where: str, found: ThetaFit, *, as_json: bool) -> None:
-    from rich.table import Table
+def _say_kept(store: Run, found: AnyFit) -> None:
+    from divtok.stages.fits import fit_path
 
-    if as_json:
-        print_json({**dataclasses.asdict(found), "notes": found.notes})
-        return
-    table = Table(title=f"dtc_lin on {where}, {found.n} responses, {found.problems} problems")
-    for heading in ("theta (bits)", "ECE %", "AUROC %", "mean count", "chosen %"):
-        table.add_column(heading, justify="right")
-    for point in found.curve:
-        figures = (
-            *(f"{100 * point.ece:.1f}", f"{100 * point.auroc:.1f}", f"{point.mean_count:.2f}"),
-            "" if point.chosen is None else f"{100 * point.chosen:.0f}",
-        )
-        style = "bold" if point.theta == found.theta else None
-        table.add_row(f"{point.theta:.2f}", *figures, style=style)
-    show(table)
-    put(f"theta = {found.theta:g}")
-    if found.interval is not None:
-        put(
-            f"95 % interval: {found.interval.low:g} to {found.interval.high:g}; chosen %: how many "
-            "resamples choose it"
-        )
-    for note in found.notes:
-        put_filled(note)
+    assert found.fitted is not None
+    path = fit_path(store, found.fitted)
+    say(f"kept: {path}; score with it: {command('score', 'RUN', '--fitted', path)}")

@@ -34,6 +34,15 @@ def score(
     ] = None,
     pair: PairOption = None,
     family: ReadersOption = None,
+    fitted: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fitted",
+            metavar="FILE|RUN",
+            help="Score with what 'divtok fit' kept: its file, or the run. Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
     verdict: VerdictOption = None,
     scorer: ScorerOption = None,
     retry_failed: RetryOption = False,
@@ -50,7 +59,15 @@ def score(
 
     store = open_run(run)
     given = [*(overrides or []), *grading(verdict, scorer)]
-    config = rescore(store, given, theta=theta, pair=pair, family=family, retry_failed=retry_failed)
+    config = rescore(
+        store,
+        given,
+        theta=theta,
+        pair=pair,
+        family=family,
+        fitted=fitted or (),
+        retry_failed=retry_failed,
+    )
     if config is not None:
         _report(store, config)
     elif unread(store, stored_config(store)).left:

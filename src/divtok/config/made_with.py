@@ -21,6 +21,13 @@ from divtok.store.manifest import Maker
 _LIBRARIES = ("divtok", "numpy", "torch", "transformers", "tokenizers", "vllm", "math-verify")
 
 
+def divtok_version() -> str:
+    try:
+        return version("divtok")
+    except PackageNotFoundError:  # run from its source, not installed
+        return "source"
+
+
 def libraries() -> Maker:
     """The versions of divtok, of Python and of what figures depend on, as far as installed."""
     found = {"python": platform.python_version(), "machine": platform.machine()}

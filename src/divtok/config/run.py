@@ -208,6 +208,7 @@ class ScoreSection(Section):
     theta: Fraction | None = None  # left out: that of the family that pairs the models
     without_theta: bool = False  # where theta is left out: there is none, whatever a family says
     tokens: CountedTokens = "reasoning"  # which of a response's tokens can count as divergent
+    fitted: Names | None = None  # files of fits, or runs that hold one: see divtok fit
     # The share of right answers that confidences are stated for; left out: as estimators give them.
     prior: Annotated[float | Literal["agreement"] | None, BeforeValidator(_share_or_agreement)] = (
         None
@@ -217,7 +218,7 @@ class ScoreSection(Section):
     b: Fraction | None = None
     k: Annotated[int, Field(ge=0)] | None = None
 
-    @field_validator("estimators", mode="before")
+    @field_validator("estimators", "fitted", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

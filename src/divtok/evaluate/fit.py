@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, UsageError, did_you_mean
-from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, Protocol
+from divtok.evaluate.cross_fit import CrossFitted, Values, cross_fitted
+from divtok.evaluate.fit_notes import Chosen
+from divtok.evaluate.metrics import Floats, Ints
+from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.sweep.counts import CountGrid, checked_grid, count_above
 from divtok.evaluate.sweep.grid import draws_of, linear_figures
 from divtok.evaluate.sweep.surfaces import lowest_index
-from divtok.evaluate.theta_interval import FittingSet, Line, theta_interval
+from divtok.evaluate.theta_interval import FittingSet, Line, linear_curve, theta_interval
 from divtok.records import Interval, Reason, Trace
+from divtok.score.estimators.dtc import linear_confidence
+from divtok.score.fitted import Fitted
 
 # Written as k / 20, so that each value is the double nearest to its decimal. The step of 0.05 is
 # that of the paper's maps.
@@ -52,7 +57,8 @@ class ThetaFit:
 
     `n` responses to `problems` problems were used, `wrong` of them incorrect, and `n_balanced` per
     class in each draw; `excluded` had no usable trace or no grade. `interval` holds the middle 95 %
-    of the choices on resamples of whole problems; where it is None, `reason` says why.
+    of the choices on resamples of whole problems; where it is None, `reason` says why. `figures`
+    are those at natural prevalence, on problems that were held out, too.
     """
 
     theta: float
@@ -65,6 +71,9 @@ class ThetaFit:
     wrong: int
     interval: Interval | None
     reason: Reason | None = None
+    figures: CrossFitted | None = None
+    fitted: Fitted | None = None
+    more_notes: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def at_edge(self) -> bool:
@@ -82,34 +91,20 @@ class ThetaFit:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to keep in mind before the theta is used, in sentences; empty where nothing is."""
-        of = f"{self.n:,} responses to {self.problems:,} problems ({self.wrong:,} wrong)"
-        more = "take more samples or problems."
-        found: list[str] = []
-        if self.interval is None:
-            found.append(f"How well theta is determined by these {of} is not known: {self.reason}.")
-        elif self.hardly_determined:
-            low, high, first, last = (
-                f"{value:g}"
-                for value in (
-                    self.interval.low,
-                    self.interval.high,
-                    self.curve[0].theta,
-                    self.curve[-1].theta,
-                )
-            )
-            found.append(
-                f"Theta is hardly determined by these {of}: its interval, {low} to {high}, spans "
-                f"more than half of the grid from {first} to {last}; {more}"
-            )
-        if self.n_balanced < FEWEST_OF_A_CLASS:
-            few = "wrong" if 2 * self.wrong <= self.n else "right"
-            found.append(
-                f"The balanced draws hold {self.n_balanced} responses of a class, fewer than "
-                f"{FEWEST_OF_A_CLASS}, because so few are {few}: the curve is mostly chance; {more}"
-            )
-        if self.at_edge:
-            found.append("Theta lies at the edge of the grid: the best one may lie beyond it.")
-        return tuple(found)
+        ends = f"{self.curve[0].theta:g} to {self.curve[-1].theta:g}"
+        chosen = Chosen(
+            noun="theta",
+            at_edge=self.at_edge,
+            hardly_determined=self.hardly_determined,
+            wide=f"more than half of the grid from {ends}",
+            n=self.n,
+            n_balanced=self.n_balanced,
+            problems=self.problems,
+            wrong=self.wrong,
+            interval=self.interval,
+            reason=self.reason,
+        )
+        return (*chosen.notes(), *self.more_notes)
 
 
 def fit_theta(
@@ -122,6 +117,8 @@ def fit_theta(
     b: float = 0.05,
     protocol: Protocol | None = None,
     problem_ids: Iterable[str] | None = None,
+    truths: Iterable[bool | None] | None = None,
+    before: float | None = None,
 ) -> ThetaFit:
     """The theta of `grid` with the lowest balanced ECE of dtc_lin.
 
@@ -133,7 +130,8 @@ def fit_theta(
     middle (the lower of two): the choice that stays good if theta is a little off.
 
     `problem_ids`, one for each trace in the same order, say which responses answer one problem, for
-    the interval; left out, each answers one of its own.
+    the interval; left out, each answers one of its own. `truths`, likewise one for each, are the
+    grades to judge by, where others than the outcomes; `before` is the theta in use.
     """
     if objective not in OBJECTIVES:
         raise UsageError(
@@ -141,13 +139,20 @@ def fit_theta(
             next_step=did_you_mean(objective, OBJECTIVES),
         )
     thetas = checked_grid(grid)
-    stored = DIVERGENCES.get("jsd").stored_thetas(thetas)
+    jsd = DIVERGENCES.get("jsd")
+    stored = jsd.stored_thetas(thetas)
+    in_use = None if before is None else jsd.stored_thetas([before])
     counted: list[CountGrid] = []
+    counted_before: list[CountGrid] = []
     correct: list[bool] = []
     names: list[str] = []
+    judged_by: list[bool | None] = []
     excluded = 0
     ids = map(str, itertools.count()) if problem_ids is None else problem_ids
-    for (trace, outcome), problem in zip(outcomes, ids, strict=problem_ids is not None):
+    grades = itertools.repeat(None) if truths is None else truths
+    beside = zip(ids, grades, strict=problem_ids is not None and truths is not None)
+    given = problem_ids is not None or truths is not None
+    for (trace, outcome), (problem, truth) in zip(outcomes, beside, strict=given):
         if trace.status != "ok" or outcome is None:
             excluded += 1
             continue
@@ -158,8 +163,11 @@ def fit_theta(
                 next_step="Trace it again: such a trace is stored as failed, with its reason.",
             )
         counted.append(count_above(values, np.zeros(len(values), np.int64), 1, stored))
+        if in_use is not None:
+            counted_before.append(count_above(values, np.zeros(len(values), np.int64), 1, in_use))
         correct.append(outcome)
         names.append(problem)
+        judged_by.append(outcome if truths is None else truth)
     protocol = protocol or Protocol()
     right = np.array(correct, dtype=bool)
     draws = draws_of(right, protocol)
@@ -170,9 +178,10 @@ def fit_theta(
             next_step="Add problems that are harder or easier to the fitting set.",
         )
     rows = FittingSet(thetas, np.concatenate(counted), right, problem_numbers(names))
+    line = Line(n, a, b)
     figures = linear_figures(rows.counts, draws, protocol.bins, n=[n], a=a, b=b)
     lowest = lowest_index(figures.ece[:, 0])
-    redone = theta_interval(rows, lowest, Line(n, a, b), protocol)
+    redone = theta_interval(rows, lowest, line, protocol)
     columns = (thetas, figures.ece[:, 0], figures.auroc[:, 0], rows.counts.mean(axis=0))
     points = zip(*columns, strict=True)
     shares = redone.shares or [None] * len(thetas)
@@ -190,4 +199,26 @@ def fit_theta(
         wrong=int((~right).sum()),
         interval=redone.interval,
         reason=redone.reason,
+        figures=cross_fitted(
+            rows.problem,
+            judged_by,
+            linear_confidence(np.concatenate(counted_before)[:, 0], n=n, a=a, b=b)
+            if counted_before
+            else None,
+            lambda some: _learned(rows, some, line, protocol),
+            bins=protocol.bins,
+        ),
     )
+
+
+def _learned(rows: FittingSet, some: Ints, line: Line, protocol: Protocol) -> Values:
+    """dtc_lin at the theta that these rows choose."""
+    eces = linear_curve(rows, some, line, protocol)
+    if eces is None:
+        raise DataError("there are responses of one class only.")
+    counts = rows.counts[:, lowest_index(eces)]
+
+    def values(others: Ints) -> Floats:
+        return linear_confidence(counts[others], n=line.n, a=line.a, b=line.b)
+
+    return values

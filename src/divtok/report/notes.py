@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from divtok.evaluate.agreement import Agreement
 from divtok.evaluate.base_rate import BaseRate
@@ -19,6 +20,7 @@ from divtok.evaluate.scored_group import LeftOut
 from divtok.records import CountedTokens, Counts, Evaluation, PairWarning
 from divtok.report.base_rate import base_rate_note
 from divtok.report.count_notes import certified_note, counted_note, near_theta_note
+from divtok.report.fitted_notes import fitted_here_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
 from divtok.report.read_on import read_on_note
@@ -44,6 +46,7 @@ class Seen:
     tokens: CountedTokens = "reasoning"
     how_read: Sequence[HowRead] = ()
     base_rates: Sequence[BaseRate] = ()
+    fits: Sequence[Mapping[str, Any]] = ()  # that the run was scored with
 
 
 def notes_of(seen: Seen) -> list[Note]:
@@ -53,6 +56,7 @@ def notes_of(seen: Seen) -> list[Note]:
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         theta_note(seen.theta, fitted=seen.theta_fitted),
+        fitted_here_note(seen.fits),
         counted_note(seen.tokens),
         certified_note(certified(seen.counted, theta=seen.theta)),
         near_theta_note(near_theta(seen.counted, theta=seen.theta, dtypes=seen.dtypes)),

@@ -34,6 +34,7 @@ from divtok.report.notes import Seen, notes_of
 from divtok.score.facts import FACTS, Fact, count_trace, shown_facts
 from divtok.score.registry import ESTIMATORS, in_order
 from divtok.stages.choices import named_estimators
+from divtok.stages.fits import stored_fits
 from divtok.stages.how_read import kept_readings
 from divtok.stages.missing import not_graded, not_scored
 from divtok.stages.stored import response_of, scored_traces, trace_dtypes
@@ -108,6 +109,7 @@ def results_of(run: Run, config: RunConfig) -> Results:
             config.score.tokens,
             kept_readings(run),
             rates,
+            fits=stored_fits(run),
         )
     )
     return Results(groups, evaluations, over_all, notes, compared, rates)
@@ -258,13 +260,15 @@ class _Scores:
             values, params = self.values[spec.name], self._params[spec.name]
             # Learned parameters differ from group to group.
             found: Any = next((params[r.key] for r in rows if r.key in params), "{}")
+            params_of: dict[str, Any] = json.loads(found)
             on, priors = self._read_on[spec.name], self._priors.get(spec.name, {})
             prior = next((priors[r.key] for r in rows if r.key in priors), None)
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
-                params=json.loads(found) | ({} if prior is None else {"prior": prior}),
-                ranking_only=spec.ranking_only,
+                params=params_of | ({} if prior is None else {"prior": prior}),
+                # A map makes probabilities of what only ranks.
+                ranking_only=spec.ranking_only and "map" not in params_of,
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
                 prior=prior,

@@ -11,6 +11,7 @@ from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import UsageError, command
 from divtok.progress import say
 from divtok.stages.choices import check_addresses, check_choices
+from divtok.stages.fits import fit_overrides, said_parameters, with_fits
 from divtok.stages.gather import gather
 from divtok.stages.grade import grade
 from divtok.stages.missing import unread_line
@@ -84,13 +85,18 @@ def rescore(
     theta: float | None = None,
     pair: tuple[str, str] | None = None,
     family: str | None = None,
+    fitted: Sequence[str] = (),
     retry_failed: bool = False,
 ) -> RunConfig | None:
     """traces -> confidences, or everything behind the trajectories where a pair is named.
 
+    `fitted` are files of fits, or runs that hold one: a fitted theta or rate is set by it.
+
     Gives the config of the latter, which is to be reported; None where only scores are new.
     """
-    given = _with_theta(list(overrides), theta)
+    said = _with_theta(list(overrides), theta)
+    given = [*said, *fit_overrides(fitted)]
+    names = said_parameters(said) if fitted else None
     if pair is None and family is None:
         if retry_failed:
             raise UsageError(
@@ -104,7 +110,7 @@ def rescore(
                     next_step=f"Give it to the grades: {command('grade', run.path, override)}",
                 )
         _only(run, given, _SCORED, "the scores")
-        config = stored_config(run, given)
+        config = with_fits(stored_config(run, given), said=names)
         with run.lock():
             score(run, config)
             run.write_config(to_yaml(resolve(config)))
@@ -117,6 +123,7 @@ def rescore(
     generators = [g.model for g in stored_config(run).generator_presets()]
     foreign = pair is not None and pair[0] not in generators
     config = stored_config(run, read_by(pair, family, given, foreign=foreign))
+    config = with_fits(config, said=names)
     run_stages(run, config, retry_failed=retry_failed, sampled=True)
     return config
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.fill import LOCAL, Executor
-from divtok.stages.choices import check_choices
+from divtok.stages.choices import check_choices, chosen_estimators
 from divtok.stages.continued import check_joins
+from divtok.stages.fits import maps_for, named_fits, with_fits
 from divtok.stages.gather import gather
 from divtok.stages.generate import generate
 from divtok.stages.grade import grade
@@ -32,8 +33,9 @@ def run_stages(
     the config's generators, benchmarks, pairs and estimators, only its rows are made where they are
     missing; the run is scored and described as a whole.
     """
-    config = settled(store, config)
+    config = with_fits(settled(store, config))
     check_choices(config)
+    maps_for(config, chosen_estimators(config), named_fits(config))  # refused before any work
     warnings = known_before(config)
     say_warnings(warnings)
     with store.lock():

@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from divtok.config.made_with import libraries
+from divtok.config.made_with import divtok_version, libraries
 from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import command
 from divtok.evaluate.how_read import ReadRow
@@ -21,9 +20,11 @@ from divtok.evidence.kind import EVIDENCE, Gathering
 from divtok.progress import say
 from divtok.records import Confidence, Counts, PairWarning, Reason, Scalar, Trace
 from divtok.score.facts import count_trace
+from divtok.score.fitted import Fitted, applied
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
 from divtok.score.scoring import NOT_GATHERED, named_parameters, score_evidence
 from divtok.stages.choices import chosen_estimators, left_out_estimators, needed_evidence
+from divtok.stages.fits import FITS, SECTION, Maps, maps_for, named_fits, stored_note
 from divtok.stages.how_read import read_row, readings_section
 from divtok.stages.missing import check_read, first_failure, nothing_scored
 from divtok.stages.pair_warnings import Pair, keep_warnings, say_warnings, tallies_of
@@ -35,7 +36,6 @@ from divtok.store.run import Run
 from divtok.store.space import ROW_BYTES, require_space
 from divtok.trace.pair_warnings import Tally
 
-SECTION = "score"
 # Confidences of so many responses make a shard.
 RESPONSES_PER_SHARD = 4096
 
@@ -59,8 +59,9 @@ def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) ->
 
     `said` are warnings about the run's pairs that were said before.
     """
-    chosen = chosen_estimators(config)
-    made_of = _identity(run, config, chosen)
+    chosen, fits = chosen_estimators(config), named_fits(config)
+    maps = maps_for(config, chosen, fits)
+    made_of = _identity(run, config, chosen, fits)
     if (run.manifest() or {}).get(SECTION) == made_of | _made(run):
         say("score: nothing has changed since the run was scored")
         say_warnings([w for w in kept_pair_warnings(run) if w not in said])
@@ -68,7 +69,7 @@ def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) ->
     responses, found = stored_responses(run), _Found(tallies=tallies_of(config))
     require_space(run.path, len(responses) * (len(chosen) + 1) * ROW_BYTES)
     run.note_maker(run.confidences.layout.name, libraries())
-    run.confidences.replace_with(_confidences(run, config, chosen, responses, found))
+    run.confidences.replace_with(_confidences(run, config, chosen, maps, responses, found))
     state_for_prior(run, config, chosen, responses)
     run.counts.replace(found.counts)
     warnings = keep_warnings(run, config, found.tallies)
@@ -82,7 +83,9 @@ def score(run: Run, config: RunConfig, *, said: Collection[PairWarning] = ()) ->
     say_warnings([w for w in warnings if w not in said])
 
 
-def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[str, Any]:
+def _identity(
+    run: Run, config: RunConfig, chosen: Sequence[Estimator], fits: Sequence[Fitted]
+) -> dict[str, Any]:
     """What confidences depend on, known without reading a table."""
     kinds = sorted(needed_evidence(config))
     tables = [run.trajectories, run.traces]
@@ -93,15 +96,9 @@ def _identity(run: Run, config: RunConfig, chosen: Sequence[Estimator]) -> dict[
         "config": hashlib.sha256(to_yaml(resolve(config)).encode()).hexdigest(),
         "tables": {table.layout.name: table.identity() for table in tables},
         "estimators": {spec.name: ESTIMATORS.origin(spec.name) for spec in chosen},
-        "divtok": _version(),
+        "divtok": divtok_version(),
+        **({FITS: [stored_note(run, fitted) for fitted in fits]} if fits else {}),
     }
-
-
-def _version() -> str:
-    try:
-        return version("divtok")
-    except PackageNotFoundError:  # run from its source, not installed
-        return "source"
 
 
 def _made(run: Run) -> dict[str, Any]:
@@ -113,6 +110,7 @@ def _confidences(
     run: Run,
     config: RunConfig,
     chosen: Sequence[Estimator],
+    maps: Maps,
     responses: Mapping[str, Response],
     found: _Found,
 ) -> Iterator[list[Confidence]]:
@@ -122,13 +120,16 @@ def _confidences(
     parameters = _parameters(run, config, chosen, responses)
     dtypes = trace_dtypes(run)
     part: list[Confidence] = []
+    pairs = config.scored_pairs()
 
     def add(response: Response, trace: Trace | None) -> None:
         evidence = {kind: find(response) for kind, find in finders.items()}
         for spec, bound in parameters[response.group]:
             made = _confidence(spec, response, trace, evidence, bound)
             named = named_parameters(spec, bound, config.score.tokens)
-            part.append(made if named is bound else replace(made, params=named))
+            made = made if named is bound else replace(made, params=named)
+            over = maps.get((spec.name, pairs[response.generator]))
+            part.append(made if over is None else applied(over, made))
 
     def full() -> bool:
         return len(part) >= RESPONSES_PER_SHARD * len(chosen)

@@ -39,6 +39,7 @@ CONFIG_FILE = "run.yaml"
 MANIFEST_FILE = "manifest.json"
 LOCK_FILE = ".lock"
 REPORT_FOLDER = "report"
+FITS_FOLDER = "fits"
 MAX_NAME_BYTES = 200
 # The last line of run.yaml: whose it is, and a checksum of the lines before it.
 _CONFIG_END = re.compile(r"# run ([0-9a-f]+), checksum ([0-9a-f]+)\n")
@@ -123,7 +124,7 @@ class Run:
         table = Table(self.path / layout.name, layout, self._require_lock, self._listing_run)
         known = self._tables.setdefault(layout.name, table)
         same = known is table or known.layout.schema.equals(layout.schema, check_metadata=True)
-        if not same or layout.name == REPORT_FOLDER:
+        if not same or layout.name in (REPORT_FOLDER, FITS_FOLDER):
             raise UsageError(
                 f"The name '{layout.name}' of a table is taken in every run.",
                 next_step="Give the table of the package that brings it another name.",
@@ -139,6 +140,11 @@ class Run:
     def report(self) -> Path:
         """The folder for reports; whoever writes there makes it."""
         return self.path / REPORT_FOLDER
+
+    @property
+    def fits(self) -> Path:
+        """The folder of what was fitted on the run, a file each."""
+        return self.path / FITS_FOLDER
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:

@@ -128,6 +128,12 @@ def confidence_figures(confidence: Floats, draws: Draws, bins: int) -> Figures:
     return Figures(_Calibration(used, bins).ece(taken), _Ranking(used).auroc(taken))
 
 
+def confidence_eces(confidence: Floats, draws: Draws, bins: int) -> Floats:
+    """[B] balanced ECE alone, for confidences [B, N]."""
+    some, used = _drawn(draws)
+    return _Calibration(used, bins).ece(np.ascontiguousarray(confidence[:, some]))
+
+
 def _drawn(draws: Draws) -> tuple[Bools, Draws]:
     """[N] which responses any draw takes, and the draws of those alone."""
     some = np.asarray(draws.taken.any(axis=0))
