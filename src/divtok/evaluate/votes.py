@@ -77,7 +77,9 @@ def agreement(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Agreement:
     if not several.any():
         text = "fewer than 2 samples of every problem" if len(size) else "no response"
         return Agreement(None, None, *seen, reason=Reason(TOO_FEW_SAMPLES, text))
-    agreeing = np.bincount(cell, weights=count * (count - 1), minlength=len(size))
+    agreeing: Floats = np.bincount(
+        cell, weights=(count * (count - 1)).astype(np.float64), minlength=len(size)
+    )
     pairs = (size * (size - 1))[several]
     alike = _wrong_agree(size, cell, count, agreeing)
     shares = _shares_right(agreeing[several] / pairs, alike)
