@@ -19,7 +19,7 @@ AVX2 := NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= ATEN_CPU_CAPABILITY=avx2 \
 ON_A_CPU := tests/divergences $(addprefix tests/trace/test_trace_, head_stage.py kernels_cpu.py \
 	other_divergences.py pair.py readings.py trunks.py)
 
-.PHONY: demo test check faults audit licences lock vllm fit paper perf gpu wheels clean
+.PHONY: demo test check faults audit licences lock vllm fit paper bench perf gpu wheels clean
 
 demo: $(VENV)/.demo
 	$(BIN)/divtok demo
@@ -71,6 +71,10 @@ fit: $(VENV)/.demo
 # Every table and figure of the paper on the embedded family, on one page.
 paper: $(VENV)/.demo
 	$(BIN)/divtok paper all --family tiny
+
+# Every estimator on every bench, from kept traces; writes docs/estimators-compared.md.
+bench: $(VENV)/.demo
+	$(BIN)/python -m bench
 
 # Speed and memory beside other ways; writes docs/performance.md.
 perf: $(VENV)/.test .peers

@@ -14,8 +14,20 @@ from bench.compare import About, Figures, compare
 from bench.page import PAGE, fill
 from bench.picture import draw
 from bench.scores import ways_of
+from divtok.records import Interval
 
 RESULTS = Path(__file__).parent / "results.json"
+
+
+def read_results(path: Path = RESULTS) -> tuple[list[About], list[Figures]]:
+    """What was written, as records."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    figures: list[Figures] = []
+    for row in stored["figures"]:
+        for name in ("auroc_interval", "ece_interval"):
+            row[name] = None if row[name] is None else Interval(**row[name])
+        figures.append(Figures(**row))
+    return [About(**row) for row in stored["cases"]], figures
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.benches import Case
 from bench.compare import About, Figures
+from bench.scores import FITTED
 from divtok.records import Interval
 from perf.page import replace_block
 
@@ -30,6 +31,8 @@ METRICS: Mapping[str, tuple[Value, bool]] = {
     "aurc": (lambda f: f.aurc, False),
     "changed": (lambda f: f.found, True),
 }
+# What a rate does not change: each estimator has one row there.
+_ORDER = ("auroc", "equal-length", "aurc", "changed")
 _INTERVALS: Mapping[str, Callable[[Figures], Interval | None]] = {
     "auroc": lambda f: f.auroc_interval,
     "balanced-ece": lambda f: f.ece_interval,
@@ -46,6 +49,8 @@ def fill(
         page = replace_block(page, name, _metric_table(name, cases, own))
     unseen = [case.name for case in cases if not case.designed]
     page = replace_block(page, "ranks", _ranks_table(unseen, own))
+    page = replace_block(page, "fitted", _fitted_table(cases, own))
+    page = replace_block(page, "shifts", _shifts_table(own))
     tried = [f for f in figures if f.tried or f.way.startswith(("dtc_weighted", "dtc_guarded"))]
     for name in ("auroc", "equal-length", "balanced-ece"):
         page = replace_block(page, f"tried-{name}", _metric_table(name, cases, tried))
@@ -53,10 +58,9 @@ def fill(
 
 
 def _cases_table(cases: Sequence[Case], abouts: Sequence[About]) -> str:
-    rows = [
-        "| case | read by | problems | responses | tokens | right, % | by agreement, % | floor of ECE |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ("case", "read by", "problems", "responses", "tokens", "right, %")
+    heads += ("by agreement, %", "floor of ECE")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for case, about in zip(cases, abouts, strict=True):
         readers = dict.fromkeys(f"{p}, {q}" for p, q in case.pairs.values())
         rows.append(
@@ -67,9 +71,42 @@ def _cases_table(cases: Sequence[Case], abouts: Sequence[About]) -> str:
     return "\n".join(rows)
 
 
+def _fitted_table(cases: Sequence[Case], figures: Sequence[Figures]) -> str:
+    """Theta and the two rates that each case's fitting set chose."""
+    rows = [
+        "| case | theta, bits | rate of `dtc_weighted` | of `dtc_guarded` |",
+        "|---|---|---|---|",
+    ]
+    for case in cases:
+        of = {f.way: f.params for f in figures if f.case == case.name}
+        theta = of["dtc_lin"]["theta"]
+        rates = [of[f"{name}, {FITTED}"]["rate"] for name in ("dtc_weighted", "dtc_guarded")]
+        rows.append(f"| {case.name} | {theta:g} | {rates[0]:.2g} | {rates[1]:.2g} |")
+    return "\n".join(rows)
+
+
+def _shifts_table(figures: Sequence[Figures]) -> str:
+    """Natural ECE before and after the shift, over the cases, and where it did most harm."""
+    rows = [
+        "| | as it is | shifted | worst change | where |",
+        "|---|---|---|---|---|",
+    ]
+    scaled = [f for f in figures if f.natural_ece is not None and f.shifted_ece is not None]
+    for way in dict.fromkeys(f.way for f in scaled):
+        pairs = [
+            (f.natural_ece or 0.0, f.shifted_ece or 0.0, f.case) for f in scaled if f.way == way
+        ]
+        before, after = (float(np.mean([pair[i] for pair in pairs])) for i in (0, 1))
+        change, where = max((after - before, case) for before, after, case in pairs)
+        cells = (f"{100 * before:.1f}", f"{100 * after:.1f}", f"{100 * change:+.1f}", where)
+        rows.append(f"| {_label(way)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def _metric_table(name: str, cases: Sequence[Case], figures: Sequence[Figures]) -> str:
     """A row a way, a column a case; the best of each case is bold."""
     value, more = METRICS[name]
+    figures = _once(name, figures)
     table = {(f.way, f.case): f for f in figures}
     names = [
         c.name for c in cases if any(value(f) is not None for f in figures if f.case == c.name)
@@ -83,6 +120,10 @@ def _metric_table(name: str, cases: Sequence[Case], figures: Sequence[Figures]) 
         cells = [_cell(name, table[way, case], best[case]) for case in names]
         rows.append(f"| {_label(way)} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
+
+
+def _once(metric: str, figures: Sequence[Figures]) -> list[Figures]:
+    return [f for f in figures if metric not in _ORDER or f.tried or ", " not in f.way]
 
 
 def _any(
@@ -125,7 +166,8 @@ def _ranks_table(cases: Sequence[str], figures: Sequence[Figures]) -> str:
         "aurc",
     )
     ranks = {metric: _mean_ranks(cases, figures, metric) for metric in metrics}
-    ways = sorted(ranks["auroc"], key=lambda way: ranks["auroc"][way])
+    order = {f.way: ranks["auroc"][f.way.partition(", ")[0]] for f in figures}
+    ways = sorted(order, key=lambda way: order[way])
     rows = ["| mean rank by | " + " | ".join(metrics) + " |", "|---|" + "---|" * len(metrics)]
     for way in ways:
         cells = [f"{ranks[m][way]:.1f}" if way in ranks[m] else "" for m in metrics]
@@ -135,6 +177,7 @@ def _ranks_table(cases: Sequence[str], figures: Sequence[Figures]) -> str:
 
 def _mean_ranks(cases: Sequence[str], figures: Sequence[Figures], metric: str) -> dict[str, float]:
     value, more = METRICS[metric]
+    figures = _once(metric, figures)
     ranks: dict[str, list[float]] = {}
     for case in cases:
         there = [(f.way, v) for f in figures if f.case == case and (v := value(f)) is not None]

@@ -1,4 +1,4 @@
-"""One picture of the comparison: AUROC of the main estimators on every case, at equal length too."""
+"""One picture of the comparison: AUROC of the main estimators on every case."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every estimator's confidence for the responses of a case, with what is fitted on its fitting set.
 
 Theta, rates and nothing else are fitted, by the balanced ECE of each, on responses that no figure
-uses. What is only tried is made into a confidence as dtc_weighted is.
+uses; a rate once more with the majority's answers in place of grades. What is only tried is made
+into a confidence as dtc_weighted is.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from divtok.errors import DataError
 from divtok.evaluate.fit import fit_theta
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.protocol import Protocol
+from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup
 from divtok.evaluate.sweep.grid import draws_of
 from divtok.evaluate.sweep.rates import rate_figures
 from divtok.evaluate.sweep.surfaces import lowest_index
+from divtok.evaluate.votes import majority_labels
 from divtok.records import Scalar, Trace, Verdict
 from divtok.score.estimators.dtc import divergent_count
 from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters, in_order
 from divtok.score.scoring import score_trace
 
 FITTED = "fitted rate"
+BY_AGREEMENT = "rate by agreement"
 _RATES = np.geomspace(0.003, 300, 251)
 # Windows of DeepConf's that fit responses of some hundred tokens, as in the embedded recipes.
 _GIVEN: Mapping[str, Scalar] = {"window": 32}
@@ -86,6 +90,12 @@ def _correct(rows: Sequence[Row]) -> Bools:
     return np.array([row.verdict == Verdict.CORRECT for row in rows], dtype=bool)
 
 
+def _majority(rows: Sequence[Row]) -> Bools:
+    """Which responses give the most frequent answer of their problem: no grade is looked at."""
+    problems = problem_numbers([f"{row.benchmark} {row.problem_id}" for row in rows])
+    return majority_labels(problems, [row.answer for row in rows])
+
+
 def _theta(fitting: Sequence[Row]) -> float:
     outcomes = zip((row.trace for row in fitting), _correct(fitting).tolist(), strict=True)
     problems = [f"{row.benchmark} {row.problem_id}" for row in fitting]
@@ -120,8 +130,9 @@ def _estimators(fitting: Sequence[Row]) -> Iterator[Way]:
         yield Way(spec.name, _asked(spec, bound), bound, spec.ranking_only)
         if "rate" in bound:
             sums = [-np.log(max(_asked(spec, bound)(row.trace), 1e-300)) for row in fitting]
-            own = {**bound, "rate": fitted_rate(np.array(sums), correct)}
-            yield Way(f"{spec.name}, {FITTED}", _asked(spec, own), own)
+            for label, right in ((FITTED, correct), (BY_AGREEMENT, _majority(fitting))):
+                own = {**bound, "rate": fitted_rate(np.array(sums), right)}
+                yield Way(f"{spec.name}, {label}", _asked(spec, own), own)
 
 
 def _asked(spec: Estimator, params: Mapping[str, Scalar]) -> Callable[[Trace], float]:
