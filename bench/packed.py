@@ -1,7 +1,7 @@
 """A bench in one small Parquet file: graded responses with the numbers of their tokens, rounded.
 
 Numbers are kept as half-precision floats with seven bits of fraction, in steps of 1/1024 where that
-is coarser, so that each is within 0.4 % and 0.0005 of what was traced. The file's metadata say what
+is coarser, so that each is within 0.5 % and 0.0005 of what was traced. The file's metadata say what
 the bench is. Knows no run and no estimator.
 """
 

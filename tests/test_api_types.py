@@ -78,6 +78,8 @@ def runs() -> None:
     print(table, run.sweep(n=[5]).to_polars(), run.fit().theta, run.report(), run.verify().sound)
     run.gather({"score.estimators": ["trace"]})
     print(run.score(pair=("p", "q"), theta=0.4), run.failures)
+    made: divtok.Distilled = divtok.distil("p", layers=4, text=run, steps=3)
+    print(made.folder, made.layers)
     other = divtok.import_files("rows.jsonl", "jsonl", out="z", columns={"question": "doc"})
     print(other.problems, divtok.fit_family("tiny", limit=5).theta)
 

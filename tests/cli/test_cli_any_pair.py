@@ -72,7 +72,10 @@ def test_without_a_theta_the_count_only_ranks(divtok: Command) -> None:
     assert config["benchmark_files"] == {"two": "two.jsonl"}
     assert (config["score"]["theta"], config["score"]["without_theta"]) == (None, True)
     found = evaluations(divtok, "tiny-0.9m")
-    assert found.keys() == {"nsl", "mean_prob", "entropy", "length", "ratio", "count"}
+    assert found.keys() == {
+        *("nsl", "mean_prob", "entropy", "length", "ratio", "count"),
+        *("dtc_weighted", "dtc_guarded"),
+    }
     assert found["count"]["params"] == {"theta": 0.5}
     assert not any(each["theta_fitted"] for each in found.values())
     page = Path("runs/tiny-0.9m/report/README.md").read_text()

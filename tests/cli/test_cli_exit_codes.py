@@ -61,7 +61,7 @@ def test_some_failed_rows_end_a_run_with_3(
         "Trying again would give the same."
     )
     assert "ECE on balanced draws (%" in said.out
-    assert len(Run.open(tmp_path).evaluations.read()) == 16
+    assert len(Run.open(tmp_path).evaluations.read()) == 20
 
 
 def test_tracing_tells_of_failed_rows_each_time(tmp_path: Path, divtok: Command) -> None:

@@ -112,8 +112,9 @@ def test_agreement_labels_by_majority_and_uses_no_grade() -> None:
         assert 7 not in rows
         made.append((found.map, found.prior, found.n))
     assert made[0] == made[1] == made[2]
-    # sqrt of the agreeing pairs, 3, 1 and 2 of 6, of the 11 with an answer
-    expected = np.mean(np.sqrt([3 / 6, 1 / 6, 2 / 6])) * 12 / 11
+    # Beside the most frequent answers 1 of 2 pairs agrees. The w with w^2 + (1 - w)^2 / 2 = 3/6,
+    # 1/6 and 2/6, of the 11 with an answer; there is none for 1/6.
+    expected = np.mean([2 / 3, 0, 1 / 3]) * 12 / 11
     assert made[0][1] == pytest.approx(expected)
 
 

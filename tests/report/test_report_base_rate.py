@@ -62,7 +62,7 @@ def test_the_note_says_estimate_truth_and_both_eces() -> None:
     (line,) = base_rate_note([GROUP]).lines
     assert line == (
         "gen: its samples agree as if it were right 72 % of the time (by the grades 70 %) on "
-        "bench. Natural ECE in % as it is -> with confidences shifted to that: dtc_lin 20.9 -> 7.3."
+        "bench. Natural ECE in %, as it is -> shifted: dtc_lin 20.9 -> 7.3."
     )
 
 
@@ -78,7 +78,7 @@ def test_the_note_says_why_there_is_nothing() -> None:
 def test_two_samples_of_a_problem_are_said_to_be_few() -> None:
     few = replace(GROUP, agreement=replace(AGREED, samples=400, answered=400))
     assert (
-        "With fewer than 3 samples of a problem that is too low." in base_rate_note([few]).lines[0]
+        "Fewer than 3 samples make it too low." in base_rate_note([few]).lines[0]
     )
 
 

@@ -300,7 +300,7 @@ def test_a_served_readers_tokenizer_that_is_not_there_is_refused_before_the_long
 def test_the_default_estimators_through_servers_need_no_exact_trace() -> None:
     served = [spec.name for spec in chosen_estimators(load_config(None, [*ONE, *SERVED]))]
     here = [spec.name for spec in chosen_estimators(load_config(None, ONE))]
-    assert [name for name in here if name not in served] == ["entropy"]
+    assert [name for name in here if name not in served] == ["entropy", "dtc_guarded"]
     assert set(served) <= set(here)
     assert {"dtc_lin", "dtc_prod", "nsl", "mean_prob"} <= set(served)
     assert "entropy" not in [

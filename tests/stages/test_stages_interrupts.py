@@ -176,8 +176,8 @@ def test_the_uninterrupted_run_has_several_batches(
         "rewards": 8,
         "relevance": 0,
         "counts": 8,
-        "confidences": 8 * 15,
-        "evaluations": 2 * (15 + 3),  # length, ratio and count are no confidences
+        "confidences": 8 * 17,
+        "evaluations": 2 * (17 + 3),  # length, ratio and count are no confidences
         "notes": 0,  # memory sufficed
         "pair_warnings": 0,
     }

@@ -170,8 +170,9 @@ def sweep(
         >>> pair = divtok.load_pair("tiny")
         >>> rows = [("What is 1 + 1?", "1 + 1 = 2."), ("What is 1 + 1?", "Well, who knows!")]
         >>> found = divtok.confidences(rows, pair=pair, progress=False)
-        >>> [(row.estimator, row.value) for row in divtok.sweep(found, [True, False], n=(5, 10))]
-        [('dtc_lin', 5), ('dtc_lin', 10), ('dtc_prod', 4), ('dtc_weighted', 1.0)]
+        >>> swept = divtok.sweep(found, [True, False], n=(5, 10))
+        >>> [(row.estimator, row.value) for row in swept if row.parameter != "rate"]
+        [('dtc_lin', 5), ('dtc_lin', 10), ('dtc_prod', 4)]
     """
     outcomes = decided(correct)
     used = [

@@ -108,7 +108,7 @@ def _estimator(row: dict[str, Any]) -> str:
 
 
 def _theta(best: dict[str, Any] | None) -> str:
-    if best is None or "theta" not in best:
+    if best is None or best["theta"] is None:
         return "—" + ("*" if best is not None and best["at_edge"] else " ")
     on_grid = round(best["theta"], 2) == best["theta"]  # the run's own theta need not be
     return f"{best['theta']:{'.2f' if on_grid else 'g'}}" + ("*" if best["at_edge"] else " ")

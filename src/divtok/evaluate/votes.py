@@ -20,6 +20,7 @@ from divtok.records import Interval, Reason
 
 NO_ANSWER = -1  # the number of a response without an answer
 TOO_FEW_SAMPLES = "too_few_samples"  # a kind of reason
+_ROUNDING = 1e-12  # of a root that is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class Agreement:
     samples: int
     answered: int
     left_out: int = 0
-    wrong_agree: float = 0.0
     reason: Reason | None = None
+    wrong_agree: float = 0.0
 
     @property
     def of_answered(self) -> float | None:
@@ -76,10 +77,9 @@ def agreement(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Agreement:
     seen = (int(several.sum()), int(kept.sum()), int((answers[kept] >= 0).sum()), left_out)
     if not several.any():
         text = "fewer than 2 samples of every problem" if len(size) else "no response"
-        return Agreement(None, None, *seen, reason=Reason(TOO_FEW_SAMPLES, text))
-    agreeing: Floats = np.bincount(
-        cell, weights=(count * (count - 1)).astype(np.float64), minlength=len(size)
-    )
+        return Agreement(None, None, *seen, Reason(TOO_FEW_SAMPLES, text))
+    pairs_alike: Floats = (count * (count - 1)).astype(np.float64)
+    agreeing = np.bincount(cell, weights=pairs_alike, minlength=len(size)).astype(np.float64)
     pairs = (size * (size - 1))[several]
     alike = _wrong_agree(size, cell, count, agreeing)
     shares = _shares_right(agreeing[several] / pairs, alike)
@@ -105,7 +105,7 @@ def _shares_right(agreeing: Floats, alike: float) -> Floats:
     """[P] the larger w with w^2 + alike (1 - w)^2 = agreeing, and 0 where there is none."""
     root = alike**2 - (1 + alike) * (alike - agreeing)
     found = (alike + np.sqrt(np.maximum(root, 0.0))) / (1 + alike)
-    return np.where(root >= 0, found, 0.0)
+    return np.where(root >= -_ROUNDING, found, 0.0)
 
 
 def majority_labels(problem: npt.ArrayLike, answer: npt.ArrayLike) -> Bools:

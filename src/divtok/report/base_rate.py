@@ -173,11 +173,11 @@ def _line(generator: str, groups: Sequence[BaseRate]) -> str:
 
 
 def _few(known: Sequence[BaseRate]) -> str:
-    """A pair agrees or does not, so that the root of a share of one pair is too low."""
+    """A pair agrees or does not, and of one pair alone nothing is seen of how wrong ones agree."""
     samples = sum(g.agreement.samples for g in known)
     if samples >= FEWEST_SAMPLES * sum(g.agreement.problems for g in known):
         return ""
-    return f"With fewer than {FEWEST_SAMPLES} samples of a problem that is too low. "
+    return f"Fewer than {FEWEST_SAMPLES} samples make it too low. "
 
 
 def _eces(known: Sequence[BaseRate]) -> str:
@@ -190,4 +190,4 @@ def _eces(known: Sequence[BaseRate]) -> str:
         + (f" ({m.groups} of {len(known)})" if m.groups < len(known) else "")
         for m in means
     )
-    return f"Natural ECE in % as it is -> with confidences shifted to that: {shown}."
+    return f"Natural ECE in %, as it is -> shifted: {shown}."

@@ -1,4 +1,4 @@
-"""The note on a theta, a rate or a map that was fitted on the responses it is judged by."""
+"""Notes on rates that nobody fitted, and on what was fitted on the responses it is judged by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,35 @@ from typing import Any
 
 from divtok.records import Evaluation
 from divtok.report.note import Note
+from divtok.score.registry import ESTIMATORS
+
+_RATED = ("dtc_weighted", "dtc_guarded")
+
+
+def rate_note(evaluations: Sequence[Evaluation]) -> Note:
+    """Estimators whose rate is the one they come with, so that their values have no scale yet."""
+
+    def unfitted(evaluation: Evaluation) -> bool:
+        if evaluation.estimator not in _RATED or "map" in evaluation.params:
+            return False
+        usual = ESTIMATORS.get(evaluation.estimator).parameters["rate"]
+        return evaluation.params.get("rate") == usual
+
+    names = list(dict.fromkeys(e.estimator for e in evaluations if unfitted(e)))
+    return Note(
+        key="rate_not_fitted",
+        heading="Rate",
+        title="No rate was fitted",
+        about="A rate belongs to a pair, as theta does. It changes no order, so AUROC needs none; "
+        "how near a value is to a probability depends on it.",
+        lines=(
+            f"{' and '.join(names)}: no rate was fitted for this pair. Trust the order; for values "
+            "that are probabilities fit one: divtok fit --run RUN --what rate.",
+        )
+        if names
+        else (),
+        value=unfitted,
+    )
 
 
 def fitted_here_note(fits: Sequence[Mapping[str, Any]]) -> Note:

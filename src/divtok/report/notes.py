@@ -20,7 +20,7 @@ from divtok.evaluate.scored_group import LeftOut
 from divtok.records import CountedTokens, Counts, Evaluation, PairWarning
 from divtok.report.base_rate import base_rate_note
 from divtok.report.count_notes import certified_note, counted_note, near_theta_note
-from divtok.report.fitted_notes import fitted_here_note
+from divtok.report.fitted_notes import fitted_here_note, rate_note
 from divtok.report.note import FEW_LINES, Note
 from divtok.report.prevalence_notes import noise_floor_note, prevalence_note
 from divtok.report.read_on import read_on_note
@@ -56,6 +56,7 @@ def notes_of(seen: Seen) -> list[Note]:
         left_out_note(seen.left_out),
         *([] if seen.agreement is None else [agreement_note(seen.agreement)]),
         theta_note(seen.theta, fitted=seen.theta_fitted),
+        rate_note(seen.evaluations),
         fitted_here_note(seen.fits),
         counted_note(seen.tokens),
         certified_note(certified(seen.counted, theta=seen.theta)),

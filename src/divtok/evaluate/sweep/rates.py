@@ -22,11 +22,15 @@ RATES = (*(step / 100 for step in _STEPS), *(step / 10 for step in _STEPS), *_ST
 
 @dataclass(frozen=True, slots=True)
 class AtRate:
-    """Balanced ECE and AUROC at one rate; `at_edge` where a better one may lie beyond the grid."""
+    """Balanced ECE and AUROC at one rate; `at_edge` where a better one may lie beyond the grid.
+
+    There is no theta.
+    """
 
     ece: float
     auroc: float
     at_edge: bool
+    theta: None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
