@@ -91,13 +91,16 @@ def _shifts_table(figures: Sequence[Figures]) -> str:
         "| | as it is | shifted | worst change | where |",
         "|---|---|---|---|---|",
     ]
-    scaled = [f for f in figures if f.natural_ece is not None and f.shifted_ece is not None]
-    for way in dict.fromkeys(f.way for f in scaled):
-        pairs = [
-            (f.natural_ece or 0.0, f.shifted_ece or 0.0, f.case) for f in scaled if f.way == way
-        ]
-        before, after = (float(np.mean([pair[i] for pair in pairs])) for i in (0, 1))
-        change, where = max((after - before, case) for before, after, case in pairs)
+    scaled = [
+        (f.way, f.case, f.natural_ece, f.shifted_ece)
+        for f in figures
+        if f.natural_ece is not None and f.shifted_ece is not None
+    ]
+    for way in dict.fromkeys(way for way, *_ in scaled):
+        of = [(case, was, now) for name, case, was, now in scaled if name == way]
+        before = float(np.mean([was for _, was, _ in of]))
+        after = float(np.mean([now for _, _, now in of]))
+        change, where = max((now - was, case) for case, was, now in of)
         cells = (f"{100 * before:.1f}", f"{100 * after:.1f}", f"{100 * change:+.1f}", where)
         rows.append(f"| {_label(way)} | {' | '.join(cells)} |")
     return "\n".join(rows)
