@@ -49,12 +49,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a case is: its size, how often its generators are right, and as estimated."""
+    """What a case is: its size, how often its generators are right, and as estimated.
+
+    `accuracy` and `estimated` are shares of the `scored` responses.
+    """
 
     case: str
     groups: int
     problems: int
     responses: int
+    cut_off: int
+    scored: int
     tokens: float  # mean of a response
     accuracy: float
     estimated: float
@@ -190,6 +195,8 @@ def _about(case: Case, rows: Sequence[Row], used: Sequence[_Used]) -> About:
         groups=len(used),
         problems=len({(row.benchmark, row.problem_id) for row in rows}),
         responses=len(rows),
+        cut_off=sum(row.truncated for row in rows),
+        scored=sum(int(u.kept.sum()) for u in used),
         tokens=_mean([float(len(row.trace)) for row in rows]),
         accuracy=_mean([float(u.correct.mean()) for u in used]),
         estimated=_mean([u.accuracy for u in used]),

@@ -58,14 +58,15 @@ def fill(
 
 
 def _cases_table(cases: Sequence[Case], abouts: Sequence[About]) -> str:
-    heads = ("case", "read by", "problems", "responses", "tokens", "right, %")
+    heads = ("case", "read by", "problems", "responses", "cut off", "scored", "tokens", "right, %")
     heads += ("by agreement, %", "floor of ECE")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for case, about in zip(cases, abouts, strict=True):
         readers = dict.fromkeys(f"{p}, {q}" for p, q in case.pairs.values())
         rows.append(
             f"| {case.name}{' (design)' if case.designed else ''} | {'; '.join(readers)} | "
-            f"{about.problems} | {about.responses:,} | {about.tokens:.0f} | "
+            f"{about.problems} | {about.responses:,} | {about.cut_off:,} | {about.scored:,} | "
+            f"{about.tokens:.0f} | "
             f"{100 * about.accuracy:.1f} | {100 * about.estimated:.1f} | {100 * about.floor:.1f} |"
         )
     return "\n".join(rows)

@@ -17,6 +17,7 @@ from bench.packed import Row
 from bench.tried import TRIED
 from divtok.errors import DataError
 from divtok.evaluate.fit import fit_theta
+from divtok.evaluate.fit_rate import FIT_RATES
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.resampling import problem_numbers
@@ -32,7 +33,6 @@ from divtok.score.scoring import score_trace
 
 FITTED = "fitted rate"
 BY_AGREEMENT = "rate by agreement"
-_RATES = np.geomspace(0.003, 300, 251)
 # Windows of DeepConf's that fit responses of some hundred tokens, as in the embedded recipes.
 _GIVEN: Mapping[str, Scalar] = {"window": 32}
 
@@ -108,8 +108,8 @@ def fitted_rate(sums: Floats, correct: Bools) -> float:
     draws = draws_of(correct, protocol)
     if draws is None:
         raise DataError("A fitting set has one class only.", next_step="Take a larger one.")
-    figures = rate_figures(sums, draws, protocol.bins, _RATES)
-    return float(_RATES[lowest_index(figures.ece)])
+    figures = rate_figures(sums, draws, protocol.bins, FIT_RATES)
+    return float(FIT_RATES[lowest_index(figures.ece)])
 
 
 def _facts(fitting: Sequence[Row]) -> Iterator[Way]:
