@@ -31,7 +31,8 @@ DEMO = (
 )
 DEMO_PROBLEMS = 100
 BASELINES = ("nsl", "mean_prob", "entropy")
-OURS = ("dtc_lin", "dtc_prod")
+PAPER = ("dtc_lin", "dtc_prod")
+BEYOND = "dtc_weighted"
 
 
 def demo(
@@ -109,15 +110,16 @@ def _compare(evaluations: list[Evaluation]) -> list[str]:
             "There are no balanced figures: each benchmark has right answers only, or wrong ones "
             "only. Take more problems, with --limit."
         ]
-    eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *OURS)}
-    ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *OURS)}
+    eces = {name: _mean(evaluations, name, "ece") for name in (*BASELINES, *PAPER)}
+    ranks = {name: _mean(evaluations, name, "auroc") for name in (*BASELINES, *PAPER, BEYOND)}
     baseline = min(BASELINES, key=lambda name: eces[name])
-    ours = min(OURS, key=lambda name: eces[name])
+    ours = min(PAPER, key=lambda name: eces[name])
     ranking = max(BASELINES, key=lambda name: ranks[name])
     return [
         f"Ranking (AUROC, 50 is chance): the best baseline, {ranking}, reaches "
         f"{100 * ranks[ranking]:.1f}; dtc_prod, which counts divergent tokens, "
-        f"{100 * ranks['dtc_prod']:.1f}.",
+        f"{100 * ranks['dtc_prod']:.1f}; {BEYOND}, the generator's surprise weighted by "
+        f"divergence, {100 * ranks[BEYOND]:.1f}.",
         "Calibration on balanced draws, of which half are right, as in the paper (ECE, how far a "
         "stated confidence is from the share of right answers): the best baseline, "
         f"{baseline}, is off by {100 * eces[baseline]:.1f} points; {ours} by "
@@ -130,14 +132,14 @@ def _believe(groups: list[ScoredGroup]) -> str:
     from divtok.evaluate.overall import prevalences
 
     said = [
-        f"{found.generator} is right {100 * found.accuracy:.0f} % of the time, and dtc_lin says "
-        f"{100 * found.says['dtc_lin']:.0f} %"
+        f"{found.generator} is right {100 * found.accuracy:.0f} % of the time; dtc_lin says "
+        f"{100 * found.says['dtc_lin']:.0f} %, {BEYOND} {100 * found.says[BEYOND]:.0f} %"
         for found in prevalences(groups)
         if found.accuracy is not None and "dtc_lin" in found.says
     ]
     return (
-        f"As the responses are: {'; '.join(said)}. dtc is scaled for responses of which half are "
-        "right."
+        f"As the responses are: {'. '.join(said)}. The count is scaled for responses of which half "
+        "are right."
     )
 
 
