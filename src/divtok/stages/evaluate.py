@@ -267,8 +267,7 @@ class _Scores:
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
                 params=params_of | ({} if prior is None else {"prior": prior}),
-                # A map makes probabilities of what only ranks.
-                ranking_only=spec.ranking_only and "map" not in params_of,
+                ranking_only=spec.only_ranks(params_of),
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
                 prior=prior,
