@@ -179,14 +179,20 @@ def test_a_prior_is_a_share_or_agreement() -> None:
     assert small_config("score.prior=agreement").score.prior == "agreement"
 
 
-def test_what_only_ranks_is_shifted_where_a_map_made_probabilities_of_it(tmp_path: Path) -> None:
+def scored_run(folder: Path) -> Run:
+    """Two of the four responses are right, and all give one answer."""
     config = small_config("score.estimators=[deepconf_tail,nsl]", "evaluate.resamples=20")
-    run = handmade_run(tmp_path / "run", ROWS, config=config)
+    run = handmade_run(folder, ROWS, config=config)
     with run.lock():
         run.traces.replace([trace_of(replace(r, tokens=4 + 3 * r.sample)) for r in ROWS])
         verdicts = (Verdict.CORRECT, Verdict.INCORRECT) * 2
         run.grades.replace([Grade(r.key, "7", v) for r, v in zip(ROWS, verdicts, strict=True)])
         score(run, config)
+    return run
+
+
+def test_what_only_ranks_is_shifted_where_a_map_made_probabilities_of_it(tmp_path: Path) -> None:
+    run = scored_run(tmp_path / "run")
     rescore(run, ["score.prior=0.8"])
     plain = {c.estimator: c.prior for c in run.confidences.read()}
     assert plain == {"deepconf_tail": None, "nsl": 0.8}
@@ -198,3 +204,21 @@ def test_what_only_ranks_is_shifted_where_a_map_made_probabilities_of_it(tmp_pat
     assert [c.prior for c in found] == [0.8] * 4
     said = {e.estimator: e for e in results_of(run, stored_config(run)).evaluations}
     assert said["deepconf_tail"].mean_confidence == pytest.approx(0.8, abs=1e-9)
+
+
+def test_it_is_said_whose_share_a_mapped_confidence_is_stated_for(tmp_path: Path) -> None:
+    run = scored_run(tmp_path / "run")
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="nsl"))
+    rescore(run, fitted=[str(run.path)])
+    assert said_of(run, "nsl") == (0.5, "map")
+    lines = [x for n in results_of(run, stored_config(run)).notes for x in n.lines]
+    assert not any("(score.prior)" in line for line in lines)
+    rescore(run, ["score.prior=0.8"], fitted=[str(run.path)])
+    assert said_of(run, "nsl") == (0.8, "score.prior")
+    rescore(run, ["score.prior=agreement"], fitted=[str(run.path)])  # all agree: out of reach
+    assert said_of(run, "nsl") == (0.5, "map")
+
+
+def said_of(run: Run, estimator: str) -> tuple[object, object]:
+    found = {e.estimator: e.params for e in results_of(run, stored_config(run)).evaluations}
+    return found[estimator]["prior"], found[estimator]["prior_from"]
