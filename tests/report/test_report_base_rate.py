@@ -179,8 +179,8 @@ def stated(name: str, prior: float, whose: str) -> Evaluation:
         (
             [stated("dtc_lin", 0.6, "score.prior"), evaluation("nsl"), evaluation("cmp")],
             [
-                "Confidences are stated for 60.0 % right answers (score.prior); nsl and cmp as they "
-                "are."
+                "Confidences are stated for 60.0 % right answers (score.prior); nsl and cmp as "
+                "they are."
             ],
         ),
         (

@@ -107,8 +107,10 @@ def fit(
     an interval over most of the grid.
 
     With `target="agreement"` a row counts as right where it gives the most frequent of its
-    problem's `answers` (None where it has none; equal answers are the same one), and a map is moved
-    to how often rows are right as far as that agreement tells. `correct` may then be left out.
+    problem's `answers` (None where it has none; equal answers are the same one), so that
+    `problem_ids` are needed, with several rows each. The log-odds of a map are then moved by those
+    of how often rows are right, as far as that agreement tells, less those of how many count as
+    right. `correct` may be left out.
 
     Reads no model: the traces of `confidences` are enough. Choose it on problems that no figure of
     yours is about. `Run.fit` is the same for a run. `grid`, `n`, `a` and `b` are of a theta.
@@ -194,6 +196,11 @@ def _outcomes(
     if answers is None:
         raise UsageError(
             "Nothing says which rows give the same answer.", next_step="Give answers=[...]."
+        )
+    if problem_ids is None:
+        raise UsageError(
+            "Nothing says which rows are samples of one problem, whose answers are compared.",
+            next_step="Give problem_ids=[...], the same for each sample of a problem.",
         )
     given = list(answers)
     if len(given) != len(truth):
