@@ -26,6 +26,7 @@ from divtok.evaluate.fit_any import (
 from divtok.evaluate.fit_map import MapFit
 from divtok.evaluate.fit_rate import RateFit
 from divtok.evaluate.maps import MapKind
+from divtok.evaluate.metrics import Ints
 from divtok.evaluate.outcomes import Outcomes, by_agreement, by_grades
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.votes import NO_ANSWER
@@ -208,12 +209,24 @@ def _outcomes(
             f"There are {len(given)} answers but {len(truth)} rows.",
             next_step="Both must describe the same rows, in the same order.",
         )
+    return by_agreement(truth, ids, ids, _numbers(given))
+
+
+def _numbers(answers: Sequence[Any]) -> Ints:
+    """Equal ones for equal answers, NO_ANSWER where there is none."""
     number: dict[Any, int] = {}
-    numbers = [
-        NO_ANSWER if is_missing(answer) else number.setdefault(answer, len(number))
-        for answer in given
-    ]
-    return by_agreement(truth, ids, ids, np.array(numbers, dtype=np.int64))
+    found: list[int] = []
+    for row, answer in enumerate(answers):
+        try:
+            hash(answer)
+        except TypeError:
+            raise UsageError(
+                f"The answer of row {row} is a {type(answer).__name__}, which is not compared.",
+                next_step="Give each answer as a text or a number, None where there is none.",
+            ) from None
+        missing = is_missing(answer)
+        found.append(NO_ANSWER if missing else number.setdefault(answer, len(number)))
+    return np.array(found, dtype=np.int64)
 
 
 def _read(confidences: Confidences, rows: Outcomes) -> list[tuple[int, Trace]]:

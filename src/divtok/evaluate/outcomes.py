@@ -15,11 +15,9 @@ import numpy as np
 from divtok.errors import DataError
 from divtok.evaluate.metrics import Ints
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.votes import Agreement, agreement, majority_labels
+from divtok.evaluate.votes import FEWEST_SAMPLES, Agreement, agreement, majority_labels
 from divtok.score.fitted import Target
 
-# Of two samples either both agree or none do, which says too little of how often one is right.
-FEWEST_SAMPLES = 3
 MORE_SAMPLES = "Take several samples of each problem (--samples), 4 or more."
 
 
