@@ -74,6 +74,18 @@ def test_agreement_takes_answers_and_no_grade() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             package.fit(found(), problem_ids=PROBLEMS, what="isotonic", **given)  # type: ignore[call-overload]
+    for wrong, name in ((["42"], "list"), ({"a": 1}, "dict")):
+        with pytest.raises(
+            UsageError, match=f"answer of row 1 is a {name}.* as a text or a number"
+        ):
+            package.fit(
+                found(), None, PROBLEMS, what="isotonic", target="agreement",
+                answers=["42", wrong, *answers[2:]],  # type: ignore[list-item]
+            )  # fmt: skip
+    with pytest.raises(UsageError, match="which rows are samples of one problem"):
+        package.fit(found(), what="isotonic", target="agreement", answers=answers)
+    with pytest.raises(DataError, match=r"one sample only.*several samples of each problem"):
+        package.fit(found(), None, "abcdef", what="isotonic", target="agreement", answers=answers)
     with pytest.raises(DataError, match="There are 1 answers but 6 rows"):
         package.fit(found(), None, PROBLEMS, what="isotonic", target="agreement", answers=["42"])
 

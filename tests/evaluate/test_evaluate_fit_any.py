@@ -121,7 +121,10 @@ def test_agreement_labels_by_majority_and_uses_no_grade() -> None:
 def test_two_samples_are_said_to_be_too_few() -> None:
     outcomes = by_agreement([None] * 4, list("aabb"), list("aabb"), np.array([1, 1, 1, 2]))
     assert "fewer than 3 samples" in outcomes.notes(np.arange(4))[1]
-    single = by_agreement([None] * 2, list("ab"), list("ab"), np.array([1, 2]))
+    with pytest.raises(DataError, match=r"one sample only.*several samples of each problem"):
+        by_agreement([None] * 2, list("ab"), list("ab"), np.array([1, 2]))
+    # One of three problems has several, and no value.
+    single = by_agreement([None] * 4, list("abcc"), list("abcc"), np.array([1, 2, 1, 1]))
     with pytest.raises(DataError, match="several samples of each problem"):
         single.prior(np.arange(2))
 

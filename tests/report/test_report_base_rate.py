@@ -10,8 +10,9 @@ from report_samples import evaluation
 from divtok.evaluate.base_rate import BaseRate, Restated
 from divtok.evaluate.overall import Prevalence
 from divtok.evaluate.votes import Agreement
-from divtok.records import Interval, Reason
+from divtok.records import Evaluation, Interval, Reason
 from divtok.report.base_rate import base_rate_note, base_rate_table
+from divtok.report.metric_table import how_counted
 from divtok.report.overview_table import overview_table
 from divtok.report.prevalence_notes import prevalence_note
 from divtok.report.render import to_csv, to_markdown
@@ -77,9 +78,7 @@ def test_the_note_says_why_there_is_nothing() -> None:
 
 def test_two_samples_of_a_problem_are_said_to_be_few() -> None:
     few = replace(GROUP, agreement=replace(AGREED, samples=400, answered=400))
-    assert (
-        "Fewer than 3 samples make it too low." in base_rate_note([few]).lines[0]
-    )
+    assert "Fewer than 3 samples make it too low." in base_rate_note([few]).lines[0]
 
 
 def test_the_json_has_the_estimate_beside_each_evaluation() -> None:
@@ -136,6 +135,25 @@ def prevalence(right: float, **changes: object) -> Prevalence:
             "dtc_lin, dtc_prod and nsl are stated for 60 % right answers (score.prior).",
         ),
         (
+            prevalence(0.77, priors={"dtc_lin": 0.76, "dtc_prod": 0.76, "nsl": 0.6}),
+            "dtc_prod 40 %, nsl 80 %. nsl is stated for 60 % right answers (score.prior).",
+        ),
+        (
+            prevalence(
+                0.77, priors={"dtc_lin": 0.78, "dtc_prod": 0.51}, mapped=frozenset({"dtc_prod"})
+            ),
+            "dtc_prod is stated for 51 % right answers: its map was fitted at 51 %.",
+        ),
+        (
+            prevalence(
+                0.77,
+                priors={"dtc_lin": 0.51, "dtc_prod": 0.51, "nsl": 0.51},
+                mapped=frozenset({"dtc_lin", "dtc_prod"}),
+            ),
+            "nsl is stated for 51 % right answers (score.prior). dtc_lin and dtc_prod are stated "
+            "for 51 % right answers: their maps were fitted at 51 %.",
+        ),
+        (
             prevalence(0.77, priors={"dtc_lin": 0.78, "dtc_prod": 0.78, "nsl": 0.78}),
             "dtc_prod 40 %, nsl 80 %.",
         ),
@@ -144,4 +162,44 @@ def prevalence(right: float, **changes: object) -> Prevalence:
 def test_a_line_says_what_numbers_were_set_for_where_that_is_not_so(found, end) -> None:
     (line,) = prevalence_note([found]).lines
     assert line.endswith(end)
-    assert line.count("right answers") <= 1
+    assert line.count("score.prior") <= 1
+
+
+def stated(name: str, prior: float, whose: str) -> Evaluation:
+    return evaluation(name, params={"prior": prior, "prior_from": whose})
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            [stated("dtc_lin", 0.6, "score.prior"), evaluation("nsl")],
+            ["Confidences are stated for 60.0 % right answers (score.prior); nsl as it is."],
+        ),
+        (
+            [stated("dtc_lin", 0.6, "score.prior"), evaluation("nsl"), evaluation("cmp")],
+            [
+                "Confidences are stated for 60.0 % right answers (score.prior); nsl and cmp as "
+                "they are."
+            ],
+        ),
+        (
+            [stated("dtc_prod", 0.513, "map"), evaluation("nsl")],
+            ["dtc_prod is stated for 51.3 % right answers: its map was fitted at 51.3 %."],
+        ),
+        (
+            [
+                stated("dtc_prod", 0.5, "map"),
+                stated("cmp", 0.5, "map"),
+                stated("nsl", 0.7, "score.prior"),
+            ],
+            [
+                "Confidences are stated for 70.0 % right answers (score.prior).",
+                "dtc_prod and cmp are stated for 50.0 % right answers: their maps were fitted at "
+                "50.0 %.",
+            ],
+        ),
+    ],
+)
+def test_a_table_says_whose_share_confidences_are_stated_for(found, said) -> None:
+    assert [line for line in how_counted(found) if "stated for" in line] == said

@@ -15,6 +15,7 @@ from distil_samples import LAYERS, cut_by_hand, responses, run_of, save_deep
 from trace_samples import ARCHITECTURES
 
 from divtok.distilling import folder as folders
+from divtok.distilling.card import card_text
 from divtok.distilling.facts import Distilled
 from divtok.distilling.folder import FACTS
 from divtok.distilling.train import Schedule
@@ -116,6 +117,15 @@ def test_the_facts_are_what_was_done(made: Distilled, model: str, run: Run) -> N
     assert card.startswith(f"---\nbase_model: {model}\nlicense: mit\n---\n")
     for said in (made.source_digest, f"{made.kl_before:.4f}", f"{made.kl_after:.4f}", "0, 3 (of"):
         assert said in card
+
+
+def test_a_card_names_its_source_and_warns_of_few_held_out_tokens(made: Distilled) -> None:
+    few = card_text(made, licence=None)
+    assert few.startswith(f"---\nbase_model: {made.source}\n---\n\n# ")
+    assert f"rest on {made.held_out_tokens} tokens, fewer than 1,000" in few
+    enough = card_text(replace(made, held_out_tokens=1000), licence="mit")
+    assert enough.startswith(f"---\nbase_model: {made.source}\nlicense: mit\n---\n\n# ")
+    assert "Few held-out tokens" not in enough
 
 
 def test_the_held_out_numbers_are_those_of_the_folder(

@@ -235,3 +235,14 @@ def test_a_run_refuses_a_fit_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the tokens 'reasoning', here they are 'all'"):
         run_stages(run, config)
     assert not run.trajectories.keys()
+
+
+@pytest.mark.parametrize("what", ["isotonic", "theta", "rate"])
+def test_one_sample_of_each_problem_has_no_majority(tmp_path: Path, what: str) -> None:
+    single = [replace(row, problem=f"p{i:02}", sample=0) for i, row in enumerate(rows())]
+    run = made(tmp_path / "run", single)
+    with pytest.raises(DataError, match="one sample only") as caught:
+        fit(run, stored_config(run), what=what, target="agreement")
+    assert caught.value.next_step == (
+        "Take several samples of each problem (--samples), 4 or more."
+    )

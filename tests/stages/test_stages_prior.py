@@ -18,8 +18,11 @@ from divtok.errors import ConfigError
 from divtok.records import Confidence, Grade, Verdict
 from divtok.score.registry import ESTIMATORS
 from divtok.stages.evaluate import results_of
+from divtok.stages.fit import fit, keep
 from divtok.stages.prior import state_for_prior
+from divtok.stages.rescore import rescore
 from divtok.stages.score import score
+from divtok.stages.stored import stored_config
 from divtok.store.run import Run
 
 VALUES = (0.9, 0.8, 0.6, 0.3)
@@ -174,3 +177,48 @@ def test_a_prior_is_a_share_or_agreement() -> None:
             small_config(f"score.prior={wrong}")
     assert small_config().score.prior is None
     assert small_config("score.prior=agreement").score.prior == "agreement"
+
+
+def scored_run(folder: Path) -> Run:
+    """Two of the four responses are right, and all give one answer."""
+    config = small_config("score.estimators=[deepconf_tail,nsl]", "evaluate.resamples=20")
+    run = handmade_run(folder, ROWS, config=config)
+    with run.lock():
+        run.traces.replace([trace_of(replace(r, tokens=4 + 3 * r.sample)) for r in ROWS])
+        verdicts = (Verdict.CORRECT, Verdict.INCORRECT) * 2
+        run.grades.replace([Grade(r.key, "7", v) for r, v in zip(ROWS, verdicts, strict=True)])
+        score(run, config)
+    return run
+
+
+def test_what_only_ranks_is_shifted_where_a_map_made_probabilities_of_it(tmp_path: Path) -> None:
+    run = scored_run(tmp_path / "run")
+    rescore(run, ["score.prior=0.8"])
+    plain = {c.estimator: c.prior for c in run.confidences.read()}
+    assert plain == {"deepconf_tail": None, "nsl": 0.8}
+    rescore(run, ["score.prior=null"])
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="deepconf_tail"))
+    rescore(run, ["score.prior=0.8"], fitted=[str(run.path)])
+    found = [c for c in run.confidences.read() if c.estimator == "deepconf_tail"]
+    assert np.mean(values(found)) == pytest.approx(0.8, abs=1e-9)
+    assert [c.prior for c in found] == [0.8] * 4
+    said = {e.estimator: e for e in results_of(run, stored_config(run)).evaluations}
+    assert said["deepconf_tail"].mean_confidence == pytest.approx(0.8, abs=1e-9)
+
+
+def test_it_is_said_whose_share_a_mapped_confidence_is_stated_for(tmp_path: Path) -> None:
+    run = scored_run(tmp_path / "run")
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="nsl"))
+    rescore(run, fitted=[str(run.path)])
+    assert said_of(run, "nsl") == (0.5, "map")
+    lines = [x for n in results_of(run, stored_config(run)).notes for x in n.lines]
+    assert not any("(score.prior)" in line for line in lines)
+    rescore(run, ["score.prior=0.8"], fitted=[str(run.path)])
+    assert said_of(run, "nsl") == (0.8, "score.prior")
+    rescore(run, ["score.prior=agreement"], fitted=[str(run.path)])  # all agree: out of reach
+    assert said_of(run, "nsl") == (0.5, "map")
+
+
+def said_of(run: Run, estimator: str) -> tuple[object, object]:
+    found = {e.estimator: e.params for e in results_of(run, stored_config(run)).evaluations}
+    return found[estimator]["prior"], found[estimator]["prior_from"]

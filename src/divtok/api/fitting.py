@@ -26,6 +26,7 @@ from divtok.evaluate.fit_any import (
 from divtok.evaluate.fit_map import MapFit
 from divtok.evaluate.fit_rate import RateFit
 from divtok.evaluate.maps import MapKind
+from divtok.evaluate.metrics import Ints
 from divtok.evaluate.outcomes import Outcomes, by_agreement, by_grades
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.votes import NO_ANSWER
@@ -107,8 +108,10 @@ def fit(
     an interval over most of the grid.
 
     With `target="agreement"` a row counts as right where it gives the most frequent of its
-    problem's `answers` (None where it has none; equal answers are the same one), and a map is moved
-    to how often rows are right as far as that agreement tells. `correct` may then be left out.
+    problem's `answers` (None where it has none; equal answers are the same one), so that
+    `problem_ids` are needed, with several rows each. The log-odds of a map are then moved by those
+    of how often rows are right, as far as that agreement tells, less those of how many count as
+    right. `correct` may be left out.
 
     Reads no model: the traces of `confidences` are enough. Choose it on problems that no figure of
     yours is about. `Run.fit` is the same for a run. `grid`, `n`, `a` and `b` are of a theta.
@@ -195,18 +198,35 @@ def _outcomes(
         raise UsageError(
             "Nothing says which rows give the same answer.", next_step="Give answers=[...]."
         )
+    if problem_ids is None:
+        raise UsageError(
+            "Nothing says which rows are samples of one problem, whose answers are compared.",
+            next_step="Give problem_ids=[...], the same for each sample of a problem.",
+        )
     given = list(answers)
     if len(given) != len(truth):
         raise DataError(
             f"There are {len(given)} answers but {len(truth)} rows.",
             next_step="Both must describe the same rows, in the same order.",
         )
+    return by_agreement(truth, ids, ids, _numbers(given))
+
+
+def _numbers(answers: Sequence[Any]) -> Ints:
+    """Equal ones for equal answers, NO_ANSWER where there is none."""
     number: dict[Any, int] = {}
-    numbers = [
-        NO_ANSWER if is_missing(answer) else number.setdefault(answer, len(number))
-        for answer in given
-    ]
-    return by_agreement(truth, ids, ids, np.array(numbers, dtype=np.int64))
+    found: list[int] = []
+    for row, answer in enumerate(answers):
+        try:
+            hash(answer)
+        except TypeError:
+            raise UsageError(
+                f"The answer of row {row} is a {type(answer).__name__}, which is not compared.",
+                next_step="Give each answer as a text or a number, None where there is none.",
+            ) from None
+        missing = is_missing(answer)
+        found.append(NO_ANSWER if missing else number.setdefault(answer, len(number)))
+    return np.array(found, dtype=np.int64)
 
 
 def _read(confidences: Confidences, rows: Outcomes) -> list[tuple[int, Trace]]:

@@ -18,9 +18,18 @@ are wrong alike, no token diverges. It is nearest on the responses it learned fr
 |---|---|
 {rows}
 
-Held-out responses are to problems that were not learned from. KL is that of the next-token
+{few}Held-out responses are to problems that were not learned from. KL is that of the next-token
 distributions, from the source to this model; agreement says how often both have the same likeliest
 token. The same facts are in `distilled.json`.
+"""
+
+
+# A mean KL and an agreement over fewer tokens than this say little of other responses.
+FEW_TOKENS = 1000
+_FEW = """\
+**Few held-out tokens.** The held-out figures rest on {tokens:,} tokens, fewer than {few:,}: they
+are mostly chance. More responses to learn from leave more that are held out.
+
 """
 
 
@@ -28,14 +37,16 @@ def card_text(facts: Distilled, *, licence: str | None) -> str:
     """README.md, with the licence of the source where its card states one."""
     front = "" if licence is None else f"license: {licence}\n"
     rows = "\n".join(f"| {name} | {value} |" for name, value in _rows(facts).items())
+    tokens = facts.held_out_tokens
     text = _TEXT.format(
         name=facts.folder.name,
         source=facts.source,
         kept=len(facts.layers),
         source_layers=facts.source_layers,
         rows=rows,
+        few=_FEW.format(tokens=tokens, few=FEW_TOKENS) if tokens < FEW_TOKENS else "",
     )
-    return f"---\nbase_model: {facts.source}\n{front}---\n\n{text}" if front else text
+    return f"---\nbase_model: {facts.source}\n{front}---\n\n{text}"
 
 
 def _rows(facts: Distilled) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Fit a map, and say what it is worth on problems it was not fitted on.
 
-Where outcomes are only pseudo-labels, the map is moved to how often the generator is estimated to
-be right: by the log-odds of the estimate less those of the labels' own share.
+Where outcomes are only pseudo-labels, the map's log-odds are moved by those of how often the
+generator is estimated to be right, less those of the labels' own share. The mean of what it then
+says comes near that estimate; it is not set to it.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ def map_fit(
 ) -> MapFit:
     """A map for values [N] with outcomes [N] of problems [N], numbers from 0.
 
-    `truth` are the grades to judge by, where others than the outcomes. With `estimate` the map is
-    moved to how often the responses of these rows are right by it.
+    `truth` are the grades to judge by, where others than the outcomes. With `estimate` the map's
+    log-odds are moved by those of how often the responses of these rows are right by it, less those
+    of their labels' share.
     """
 
     def fitted_on(rows: Ints) -> ConfidenceMap:
@@ -113,7 +115,7 @@ def _inside(share: float) -> float:
     if not 0 < share < 1:
         raise DataError(
             f"The samples of a problem agree so much or so little ({share:g} right by their "
-            "agreement) that a map cannot be moved there.",
+            "agreement) that the log-odds of a map cannot be moved by it.",
             next_step="Take more problems, harder or easier ones, or more samples of each.",
         )
     return share

@@ -15,11 +15,10 @@ import numpy as np
 from divtok.errors import DataError
 from divtok.evaluate.metrics import Ints
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.votes import Agreement, agreement, majority_labels
+from divtok.evaluate.votes import FEWEST_SAMPLES, Agreement, agreement, majority_labels
 from divtok.score.fitted import Target
 
-# Of two samples either both agree or none do, which says too little of how often one is right.
-FEWEST_SAMPLES = 3
+MORE_SAMPLES = "Take several samples of each problem (--samples), 4 or more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Outcomes:
         if found.of_answered is None:
             raise DataError(
                 f"How often responses are right cannot be estimated: {found.reason}.",
-                next_step="Take several samples of each problem (--samples), 4 or more.",
+                next_step=MORE_SAMPLES,
             )
         return found.of_answered
 
@@ -101,9 +100,16 @@ def by_agreement(
 ) -> Outcomes:
     """`votes_of` [N] names the samples that vote together, and `answer` [N] numbers their answers.
 
-    A response without an answer has no label. `truth` is only judged by.
+    A response without an answer has no label. `truth` is only judged by. Where every problem has a
+    single sample, none has a most frequent answer: that is an error.
     """
     voted = Voted(problem_numbers(votes_of), answer)
+    if len(answer) and len(set(votes_of)) == len(answer):
+        raise DataError(
+            "Each problem has one sample only, so that no answer is the most frequent one, which "
+            "would count as right.",
+            next_step=MORE_SAMPLES,
+        )
     labels = majority_labels(voted.problem, answer)
     label = [bool(mine) if given >= 0 else None for mine, given in zip(labels, answer, strict=True)]
     return Outcomes(label, truth, problem, voted)

@@ -17,7 +17,7 @@ from divtok.evaluate.mean_interval import influence_interval, problem_influence
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.protocol import Protocol, no_accuracy
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions
+from divtok.evaluate.scored_group import FROM_MAP, PRIOR_FROM, ScoreColumn, ScoredGroup, exclusions
 from divtok.evaluate.share_interval import share_interval
 from divtok.records import Interval
 
@@ -47,7 +47,8 @@ class Prevalence:
     """How often a generator is right, over all its benchmarks, and what each estimator says.
 
     `says` maps an estimator to its mean confidence over the responses that it scored, and `priors`
-    to the share of right answers that these are stated for, where one was set. `accuracy` is None
+    to the share of right answers that these are stated for, where one was set; of those in `mapped`
+    it is the one that a map over them was fitted at. `accuracy` is None
     where most responses hold no answer that was found; `share_right` and its interval are of the
     responses that can be scored, None where there are none.
     """
@@ -60,6 +61,7 @@ class Prevalence:
     share_right: float | None = None
     share_interval: Interval | None = None
     priors: dict[str, float] = field(default_factory=dict[str, float])
+    mapped: frozenset[str] = frozenset()
 
 
 def overall(groups: Sequence[ScoredGroup], protocol: Protocol | None = None) -> list[Overall]:
@@ -173,7 +175,14 @@ def _prevalence(generator: str, groups: Sequence[ScoredGroup]) -> Prevalence:
         share_right=float(right[scored].mean()) if scored.any() else None,
         share_interval=share_interval(right[scored], numbers[scored]) if scored.any() else None,
         priors={name: prior for name in means if (prior := _prior(groups, name)) is not None},
+        mapped=frozenset(name for name in means if _from_map(groups, name)),
     )
+
+
+def _from_map(groups: Sequence[ScoredGroup], name: str) -> bool:
+    """Whether what an estimator's confidences are stated for is that of a map, in all groups."""
+    columns = [c for group in groups for c in group.columns if c.estimator == name]
+    return all(c.params.get(PRIOR_FROM) == FROM_MAP for c in columns)
 
 
 def _prior(groups: Sequence[ScoredGroup], name: str) -> float | None:

@@ -20,6 +20,8 @@ from divtok.records import CountedTokens, Scalar, Verdict
 # first because nothing later can be asked of such a response; a missing confidence comes last, so
 # that the first three are the same for every estimator of a group.
 EXCLUSION_REASONS = ("unanswered", "truncated", "undetermined", "unscored")
+# The parameter that says whose share of right answers values are stated for, and that of a map.
+PRIOR_FROM, FROM_MAP = "prior_from", "map"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

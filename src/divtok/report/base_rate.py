@@ -12,6 +12,7 @@ from typing import Any
 
 from divtok.evaluate.base_rate import BaseRate, MeanRestated, Restated, mean_restated
 from divtok.evaluate.protocol import FEWEST_RESPONSES
+from divtok.evaluate.votes import FEWEST_SAMPLES
 from divtok.records import Evaluation
 from divtok.report.note import Note
 from divtok.report.tables import (
@@ -25,7 +26,6 @@ from divtok.report.tables import (
     supervised,
 )
 
-FEWEST_SAMPLES = 3  # of a problem: with 2 the estimate was 10 points too low, with 3 it was 2
 AS_IS, AFTER = "as it is", "shifted"
 HOW = (
     "Estimated: how often the generator is right, from how often its samples of a problem agree, "
@@ -173,7 +173,7 @@ def _line(generator: str, groups: Sequence[BaseRate]) -> str:
 
 
 def _few(known: Sequence[BaseRate]) -> str:
-    """A pair agrees or does not, and of one pair alone nothing is seen of how wrong ones agree."""
+    """That the estimate is too low, where there are so few samples of a problem."""
     samples = sum(g.agreement.samples for g in known)
     if samples >= FEWEST_SAMPLES * sum(g.agreement.problems for g in known):
         return ""

@@ -13,8 +13,10 @@ from typing import Literal
 from divtok.errors import DataError
 from divtok.evaluate.overall import Overall
 from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, FEWEST_RESPONSES, RANKING_ONLY, Protocol
+from divtok.evaluate.scored_group import FROM_MAP, PRIOR_FROM
 from divtok.records import Evaluation, Scalar, reason_kind
 from divtok.report.read_on import read_on
+from divtok.report.stated_for import as_given, mapped_at
 from divtok.report.tables import (
     COUNTED,
     FEW_MARK,
@@ -276,22 +278,35 @@ def _counted_over(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def _stated_for(evaluations: Sequence[Evaluation]) -> list[str]:
-    """For which share of right answers confidences are stated, where one was set."""
-    priors = sorted({float(e.params["prior"]) for e in evaluations if "prior" in e.params})
-    if not priors:
-        return []
-    ends = [f"{100 * prior:.1f}" for prior in (priors[0], priors[-1])]
-    share = ends[0] if ends[0] == ends[1] else " to ".join(ends)
-    named = {e.estimator for e in evaluations if "prior" in e.params}
-    without = [
-        name
-        for name in dict.fromkeys(
-            e.estimator for e in evaluations if reason_kind(e.reason) != RANKING_ONLY.kind
-        )
-        if name not in named
-    ]
-    but = f"; {', '.join(without)} as they are" if without else ""
-    return [f"Confidences are stated for {share} % right answers (score.prior){but}."]
+    """For which share of right answers confidences are stated, and whose share that is."""
+    stated = [e for e in evaluations if "prior" in e.params]
+    maps = [e for e in stated if e.params.get(PRIOR_FROM) == FROM_MAP]
+    asked = [e for e in stated if e.params.get(PRIOR_FROM) != FROM_MAP]
+    found: list[str] = []
+    if asked:
+        named = {e.estimator for e in stated}
+        without = [
+            name
+            for name in dict.fromkeys(
+                e.estimator for e in evaluations if reason_kind(e.reason) != RANKING_ONLY.kind
+            )
+            if name not in named
+        ]
+        but = f"; {as_given(without)}" if without else ""
+        share = _shares(asked)
+        found.append(f"Confidences are stated for {share} right answers (score.prior){but}.")
+    mapped: dict[str, list[str]] = {}
+    for name in dict.fromkeys(e.estimator for e in maps):
+        share = _shares([e for e in maps if e.estimator == name])
+        mapped.setdefault(share, []).append(name)
+    found += [f"{mapped_at(names, share)}." for share, names in mapped.items()]
+    return found
+
+
+def _shares(stated: Sequence[Evaluation]) -> str:
+    priors = [float(e.params["prior"]) for e in stated]
+    ends = [f"{100 * prior:.1f}" for prior in (min(priors), max(priors))]
+    return f"{ends[0] if ends[0] == ends[1] else ' to '.join(ends)} %"
 
 
 def answers_found(groups: Iterable[Evaluation]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from divtok.evaluate.overall import Prevalence
 from divtok.records import Evaluation
 from divtok.report.note import FEW_LINES, Note
+from divtok.report.stated_for import listed, mapped_at, stated_for
 from divtok.score.registry import ESTIMATORS
 
 
@@ -59,19 +60,18 @@ def _set_for(found: Prevalence) -> str:
     text = ""
     for rate, names in rates.items():
         own = [name for name in names if name not in found.priors]
-        stated = [name for name in names if name in found.priors]
+        mapped = [name for name in names if name in found.mapped]
+        stated = [name for name in names if name in found.priors and name not in mapped]
         if own:
             text += (
-                f" {_listed(own)}, and theta, were set for {_whole(rate)} right answers; "
+                f" {listed(own)}, and theta, were set for {_whole(rate)} right answers; "
                 "score.prior states confidences for another share."
             )
         if stated:
-            text += f" {_listed(stated)} are stated for {_whole(rate)} right answers (score.prior)."
+            text += f" {stated_for(stated, _whole(rate))} (score.prior)."
+        if mapped:
+            text += f" {mapped_at(mapped, _whole(rate))}."
     return text
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
 
 
 def _whole(share: float) -> str:

@@ -99,6 +99,10 @@ class Estimator:
         """The kinds of evidence it is given, in order."""
         return tuple(need for need in self.needs if not is_column(need))
 
+    def only_ranks(self, params: Mapping[str, Scalar]) -> bool:
+        """Whether values with these parameters are no probabilities; a map makes them such."""
+        return self.ranking_only and "map" not in params
+
     def check_parameter(self, name: str, value: Scalar) -> None:
         check_parameter(name, value, self.ranges.get(name))
 

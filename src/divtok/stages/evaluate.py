@@ -18,7 +18,13 @@ from divtok.evaluate.base_rate import BaseRate, base_rates
 from divtok.evaluate.near_theta import band_bits
 from divtok.evaluate.overall import Overall, overall, prevalences
 from divtok.evaluate.protocol import Protocol, evaluate_group
-from divtok.evaluate.scored_group import LeftOut, ScoreColumn, ScoredGroup
+from divtok.evaluate.scored_group import (
+    FROM_MAP,
+    PRIOR_FROM,
+    LeftOut,
+    ScoreColumn,
+    ScoredGroup,
+)
 from divtok.evidence.kind import EVIDENCE, ReadOn
 from divtok.records import (
     GOLD_MISSING,
@@ -251,6 +257,8 @@ class _Scores:
                 if prior is not None:
                     self._priors.setdefault(name, {})[key] = prior
         self._read_on = {name: _read_on(run, config, name) for name in self.values}
+        self._asked = config.score.prior
+        self._map_priors = {fit.get("identity"): fit.get("prior") for fit in stored_fits(run)}
 
     def columns(self, rows: Sequence[Response]) -> Iterator[ScoreColumn]:
         """One for each estimator, in the order of tables."""
@@ -266,13 +274,22 @@ class _Scores:
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
-                params=params_of | ({} if prior is None else {"prior": prior}),
-                # A map makes probabilities of what only ranks.
-                ranking_only=spec.ranking_only and "map" not in params_of,
+                params=params_of | self._stated(params_of, prior),
+                ranking_only=spec.only_ranks(params_of),
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
                 prior=prior,
             )
+
+    def _stated(self, params: Mapping[str, Any], prior: float | None) -> dict[str, Scalar]:
+        """The share that values are stated for, and whose it is.
+
+        A map has one of its own, which stays where `score.prior` is not set or not reached.
+        """
+        if prior is None:
+            return {}
+        own = self._asked is None or self._map_priors.get(params.get("map_of")) == prior
+        return {"prior": prior, PRIOR_FROM: FROM_MAP if "map" in params and own else "score.prior"}
 
 
 def _read_on(run: Run, config: RunConfig, estimator: str) -> ReadOn | None:

@@ -35,8 +35,12 @@ class Stated:
 
 @dataclass(slots=True)
 class Values:
-    """The confidences of responses with an answer, by estimator and group, as they pass."""
+    """The confidences of responses with an answer, by estimator and group, as they pass.
 
+    Of the `chosen` estimators, those values that are probabilities.
+    """
+
+    chosen: Mapping[str, Estimator]
     responses: Mapping[str, Response]
     answered: frozenset[str]
     found: dict[tuple[str, Group], list[float]] = field(
@@ -45,6 +49,9 @@ class Values:
 
     def add(self, confidences: Iterable[Confidence]) -> None:
         for one in confidences:
+            spec = self.chosen.get(one.estimator)
+            if spec is None or spec.only_ranks(one.params):
+                continue
             if one.value is not None and one.key in self.answered:
                 group = self.responses[one.key].group
                 self.found.setdefault((one.estimator, group), []).append(one.value)
@@ -58,15 +65,13 @@ def state_for_prior(
     if prior is None:
         return
     numbers = answer_numbers(run, config, responses)
-    values = Values(responses, frozenset(key for key, number in numbers.items() if number >= 0))
+    answered = frozenset(key for key, number in numbers.items() if number >= 0)
+    values = Values({spec.name: spec for spec in chosen}, responses, answered)
     for part in run.confidences.batches():
         values.add(part)
     rates = _rates(prior, responses, numbers)
-    shown = [spec.name for spec in chosen if not spec.ranking_only]
     stated = {
-        (name, group): _stated(rates[group], given)
-        for (name, group), given in values.found.items()
-        if name in shown
+        (name, group): _stated(rates[group], given) for (name, group), given in values.found.items()
     }
     run.confidences.replace_with(_moved(run, responses, stated))
     _say(prior, rates, stated)
