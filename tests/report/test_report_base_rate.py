@@ -77,9 +77,7 @@ def test_the_note_says_why_there_is_nothing() -> None:
 
 def test_two_samples_of_a_problem_are_said_to_be_few() -> None:
     few = replace(GROUP, agreement=replace(AGREED, samples=400, answered=400))
-    assert (
-        "Fewer than 3 samples make it too low." in base_rate_note([few]).lines[0]
-    )
+    assert "Fewer than 3 samples make it too low." in base_rate_note([few]).lines[0]
 
 
 def test_the_json_has_the_estimate_beside_each_evaluation() -> None:

@@ -14,6 +14,8 @@ from console import divtok as divtok  # a fixture
 from stages_samples import AUXILIARY, GENERATOR, Row, handmade_run, small_config, trace_of
 
 import divtok as divtok_package
+from divtok.config.joined import joined
+from divtok.config.run import load_config
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.fit_map import MapFit
 from divtok.records import Grade, Verdict
@@ -146,6 +148,58 @@ def test_a_fitted_theta_and_rate_set_the_parameter(tmp_path: Path) -> None:
     # A new run that names them takes both, and one that gives its own is refused.
     new = with_fits(small_config(*CONFIG, f"score.fitted={paths}".replace("'", '"')))
     assert new.bound("dtc_weighted") == {"rate": rate.fitted.value}
+
+
+def test_without_a_fit_the_values_before_are_back(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    rescore(run, ["score.theta=0.33", "score.rate=0.5", "score.dtc_weighted.rate=2"])
+    before = {c.key + c.estimator: (c.params, c.value) for c in run.confidences.read()}
+    text = run.config_text()
+    for what in ("theta", "rate"):
+        keep(run, fit(run, stored_config(run), what=what))
+    theta, rate = (run.fits / name for name in ("dtc_lin-theta.json", "dtc_weighted-rate.json"))
+    rescore(run, fitted=[str(theta), str(rate)])
+    assert params(run, "dtc_lin")["theta"] == load_fit(theta).value != 0.33
+    assert params(run, "dtc_weighted")["rate"] == load_fit(rate).value != 2
+    rescore(run)  # and they stay
+    assert params(run, "dtc_weighted")["rate"] == load_fit(rate).value
+    rescore(run, ["score.fitted=null"])
+    assert {c.key + c.estimator: (c.params, c.value) for c in run.confidences.read()} == before
+    assert run.config_text() == text
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="dtc_weighted"))
+    rescore(run, fitted=[str(run.fits / "dtc_weighted-isotonic.json")])
+    assert params(run, "dtc_weighted") == {
+        "rate": 2,
+        "map": "isotonic",
+        "map_of": load_fit(run.fits / "dtc_weighted-isotonic.json").identity,
+    }
+    rescore(run, fitted=[str(rate)])  # another fit in its place, without null between
+    assert params(run, "dtc_weighted") == {"rate": load_fit(rate).value}
+    assert params(run, "dtc_lin")["theta"] == 0.33
+
+
+def test_only_the_keys_of_a_parameter_name_it(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    found = fit(run, stored_config(run), what="rate")
+    keep(run, found)
+    assert found.fitted is not None
+    rescore(run, ["score.dtc_weighted.rate=3", "score.estimators=['dtc_weighted','dtc_lin']"])
+    rescore(run, ["score.dtc_guarded.rate=2"], fitted=[str(run.path)])
+    assert params(run, "dtc_weighted") == {"rate": found.fitted.value}
+    for own in ("score.dtc_weighted.rate=4", "score.rate=4", "score.dtc_weighted={rate: 4}"):
+        with pytest.raises(UsageError, match="here it is"):
+            rescore(run, [own], fitted=[str(run.path)])
+
+
+def test_a_run_that_goes_on_keeps_what_its_fits_set_unless_it_is_told(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    keep(run, fit(run, stored_config(run)))
+    rescore(run, fitted=[str(run.path)])
+    stored = stored_config(run)
+    of_fit = load_fit(kept_fits(run)[0]).value
+    assert with_fits(joined(stored, load_config(None, ["limit=5"]))).fitted_theta == of_fit
+    told = with_fits(joined(stored, load_config(None, ["score.theta=0.33"])))
+    assert told.fitted_theta == 0.33
 
 
 def test_another_pair_estimator_or_rate_is_refused(tmp_path: Path) -> None:
