@@ -90,9 +90,8 @@ def with_fits(config: RunConfig, *, said: Collection[str] = (), over: bool = Fal
                 continue
             its_own = f"{fitted.estimator}.{name}"
             key = name if name == "theta" else its_own
-            given = (
-                own.theta is not None if name == "theta" else name in own.given(fitted.estimator)
-            )
+            theirs = {"theta": own.theta} if name == "theta" else own.given(fitted.estimator)
+            given = theirs.get(name) is not None
             goes_before = key in before or (over and name == fitted.what)
             if not given or (goes_before and not _is_said(said, name, its_own)):
                 found[key] = float(fitted.params[name])
@@ -133,7 +132,7 @@ def maps_for(
         if not own:
             check_pair(fitted, next(iter(pairs)))
         params: Mapping[str, Scalar] = bind_parameters(spec, config.parameters_of(spec.name))
-        check_parameters(fitted, params, config.score.tokens, how=LEAVE_OUT)
+        check_parameters(fitted, params, config.score.tokens, how=f"leave it out: {LEAVE_OUT}")
         if fitted.map is not None:
             found |= {(spec.name, pair): fitted for pair in own}
     for fitted in fits:
