@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from console import Command
@@ -137,6 +139,68 @@ def test_a_fitted_rate_is_the_parameter(tmp_path: Path, divtok: Command) -> None
         QUESTION, TEXTS[2], pair=pair, estimator="dtc_weighted", rate=rate.rate
     )
     assert (ours.value, ours.params, ours.prior) == (by_hand.value, by_hand.params, None)
+
+
+def test_a_fitted_rate_is_that_of_its_own_estimator() -> None:
+    both = package.confidences(
+        [(QUESTION, text) for text in TEXTS],
+        pair=found().scoring.pair,
+        estimator=["dtc_weighted", "dtc_guarded"],
+        progress=False,
+        guard=3.0,
+    )
+    right, problems = RIGHT[: len(both)], PROBLEMS[: len(both)]
+    weighted = package.fit(both, right, problems, what="rate", resamples=20)
+    guarded = package.fit(both, right, problems, what="rate", estimator="dtc_guarded", resamples=20)
+    assert weighted.fitted is not None
+    assert guarded.fitted is not None
+    assert weighted.fitted.params == {"rate": weighted.rate}
+    assert guarded.fitted.params == {"rate": guarded.rate, "guard": 3.0}
+    again = package.confidences(
+        [(QUESTION, TEXTS[0])],
+        pair=found().scoring.pair,
+        estimator=["dtc_weighted", "dtc_guarded"],
+        fitted=replace(guarded.fitted, params={"rate": 2.0, "guard": 3.0}),
+        progress=False,
+        guard=3.0,
+    )
+    assert dict(again["dtc_guarded"].params) == {"rate": 2.0, "guard": 3.0}
+    assert dict(again["dtc_weighted"].params) == {"rate": 1.0}
+
+
+def test_a_confidence_takes_one_fit(tmp_path: Path, divtok: Command) -> None:
+    fitted = map_fit().fitted
+    assert fitted is not None
+    path = tmp_path / "fit.json"
+    save_fit(fitted, path)
+    several: Any = [path, path]
+    with pytest.raises(UsageError, match="takes one fit") as caught:
+        package.confidence(QUESTION, TEXTS[0], pair=found().scoring.pair, fitted=several)
+    said = divtok(
+        *("confidence", "--family", "tiny", "--question", QUESTION, "--response", TEXTS[0]),
+        *("--estimator", "dtc_weighted", "--fitted", path, "--fitted", path),
+    )
+    assert said.error_line == f"divtok: {caught.value}"
+
+
+def test_what_is_printed_tells_of_map_and_prior(tmp_path: Path, divtok: Command) -> None:
+    fitted = map_fit().fitted
+    assert fitted is not None
+    save_fit(fitted, tmp_path / "fit.json")
+    said = divtok(
+        *("confidence", "--family", "tiny", "--question", QUESTION, "--response", TEXTS[0]),
+        *("--estimator", "dtc_weighted", "--fitted", tmp_path / "fit.json", "--prior", "0.3"),
+    )
+    words = " (isotonic map, stated for 30 % right)"
+    assert f" dtc_weighted{words}: " in said.out
+    result = package.confidence(
+        *(QUESTION, TEXTS[0]),
+        pair=found().scoring.pair, estimator="dtc_weighted", fitted=fitted, prior=0.3,
+    )  # fmt: skip
+    assert f"dtc_weighted {result.value:.3f}{words}, " in repr(result)
+    assert words in result._repr_html_()
+    plain = package.confidence(QUESTION, TEXTS[0], pair=found().scoring.pair)
+    assert f"dtc_lin {plain.value:.3f}, " in repr(plain)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -23,6 +24,7 @@ from divtok.config.run import RunConfig, load_config
 from divtok.config.shortcuts import SHORTCUTS, spelled_out
 from divtok.config.tree import override_texts, override_tree
 from divtok.errors import ConfigError, NothingScoredError, StoreError, UsageError
+from divtok.score.fit_file import load_fit
 
 divtok = console_divtok  # the fixture: the console script in this process
 
@@ -249,6 +251,18 @@ def test_imported_rows_are_scored(divtok: Command, tmp_path: Path) -> None:
     assert found.values == pytest.approx(of_run, abs=1e-9)
     with pytest.raises(UsageError, match="name=NAME or out=FOLDER"):
         package.import_files(file, "jsonl")
+
+
+def test_a_familys_number_is_for_all_its_generators(divtok: Command, tmp_path: Path) -> None:
+    said = divtok("fit", "tiny", "--what", "rate", "--limit", "8", "--out", tmp_path / "fit")
+    assert said.code == 0, said.err
+    (path,) = (tmp_path / "fit" / "fits").iterdir()
+    told = " ".join(said.err.split())
+    rate = load_fit(path).value
+    assert "a run of its pair alone (p divtok/tiny-0.5m, q divtok/tiny-0.3m)" in told
+    step = re.search(r"every generator of 'tiny': divtok score RUN (\S+)", told)
+    assert step is not None
+    assert step[1] == f"score.dtc_weighted.rate={rate:g}"
 
 
 def test_theta_of_a_family(divtok: Command, tmp_path: Path) -> None:

@@ -139,9 +139,11 @@ def test_grades_are_labels_and_prior() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     assert fitted_estimator("rate", None).name == "dtc_weighted"
+    assert fitted_estimator("rate", "dtc_guarded").name == "dtc_guarded"
     assert fitted_estimator("isotonic", None).name == "dtc_lin"
     for what, estimator, words in (
-        ("rate", "dtc_lin", "is fitted for 'dtc_weighted'"),
+        ("rate", "dtc_lin", "no rate to fit; these have one: dtc_weighted, dtc_guarded"),
+        ("theta", "dtc_prod", "is fitted for 'dtc_lin'"),
         ("thetta", None, "Did you mean 'theta'"),
         ("isotonic", "uqac_global", "learns its parameters"),
         ("isotonic", "count", "a fact of every trace"),

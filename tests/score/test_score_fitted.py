@@ -112,7 +112,13 @@ def test_another_pair_and_other_parameters_are_refused_with_both_sides() -> None
     with pytest.raises(UsageError, match=r"score.dtc_weighted.rate=1.78 in a run"):
         check_pair(RATE, ("a", "b"))
     check_parameters(MAP, {"rate": 1.0}, "reasoning", how="x")
-    with pytest.raises(UsageError, match=r"fitted with rate 1.0, here it is 2.0. .*: x$"):
+    with pytest.raises(UsageError) as caught:
+        check_parameters(RATE, {"rate": 1.0}, "reasoning", how="leave out the fit")
+    assert str(caught.value) == (
+        "The rate 1.78 of dtc_weighted was fitted, but here it is 1.0. "
+        "Give no other rate, or leave out the fit"
+    )
+    with pytest.raises(UsageError, match=r"fitted with rate 1.0, here it is 2.0. .*or x$"):
         check_parameters(MAP, {"rate": 2.0}, "reasoning", how="x")
     with pytest.raises(UsageError, match="the tokens 'reasoning', here they are 'all'"):
         check_parameters(MAP, {"rate": 1.0}, "all", how="x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,14 @@ from console import divtok as divtok  # a fixture
 from stages_samples import AUXILIARY, GENERATOR, Row, handmade_run, small_config, trace_of
 
 import divtok as divtok_package
+from divtok.config.joined import joined
+from divtok.config.run import load_config
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.fit_map import MapFit
-from divtok.records import Grade, Verdict
+from divtok.evaluate.fit_rate import RateFit
+from divtok.records import Grade, Trace, Verdict
 from divtok.score.fit_file import load_fit
-from divtok.score.registry import ESTIMATORS
+from divtok.score.registry import ESTIMATORS, estimator
 from divtok.stages.evaluate import results_of
 from divtok.stages.fit import fit, keep
 from divtok.stages.fits import (
@@ -139,13 +143,65 @@ def test_a_fitted_theta_and_rate_set_the_parameter(tmp_path: Path) -> None:
     assert params(run, "dtc_lin")["theta"] == theta.fitted.value
     assert params(run, "dtc_weighted") == {"rate": rate.fitted.value}
     assert stored_config(run).fitted_theta == theta.fitted.value
-    with pytest.raises(UsageError, match=r"was fitted with theta .*, here it is 0.33"):
+    with pytest.raises(UsageError, match=r"The theta .* was fitted, but here it is 0.33"):
         rescore(run, theta=0.33)
     with pytest.raises(UsageError, match=r"has 2 fits"):
         rescore(run, fitted=[str(run.path)])
     # A new run that names them takes both, and one that gives its own is refused.
     new = with_fits(small_config(*CONFIG, f"score.fitted={paths}".replace("'", '"')))
     assert new.bound("dtc_weighted") == {"rate": rate.fitted.value}
+
+
+def test_without_a_fit_the_values_before_are_back(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    rescore(run, ["score.theta=0.33", "score.rate=0.5", "score.dtc_weighted.rate=2"])
+    before = {c.key + c.estimator: (c.params, c.value) for c in run.confidences.read()}
+    text = run.config_text()
+    for what in ("theta", "rate"):
+        keep(run, fit(run, stored_config(run), what=what))
+    theta, rate = (run.fits / name for name in ("dtc_lin-theta.json", "dtc_weighted-rate.json"))
+    rescore(run, fitted=[str(theta), str(rate)])
+    assert params(run, "dtc_lin")["theta"] == load_fit(theta).value != 0.33
+    assert params(run, "dtc_weighted")["rate"] == load_fit(rate).value != 2
+    rescore(run)  # and they stay
+    assert params(run, "dtc_weighted")["rate"] == load_fit(rate).value
+    rescore(run, ["score.fitted=null"])
+    assert {c.key + c.estimator: (c.params, c.value) for c in run.confidences.read()} == before
+    assert run.config_text() == text
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="dtc_weighted"))
+    rescore(run, fitted=[str(run.fits / "dtc_weighted-isotonic.json")])
+    assert params(run, "dtc_weighted") == {
+        "rate": 2,
+        "map": "isotonic",
+        "map_of": load_fit(run.fits / "dtc_weighted-isotonic.json").identity,
+    }
+    rescore(run, fitted=[str(rate)])  # another fit in its place, without null between
+    assert params(run, "dtc_weighted") == {"rate": load_fit(rate).value}
+    assert params(run, "dtc_lin")["theta"] == 0.33
+
+
+def test_only_the_keys_of_a_parameter_name_it(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    found = fit(run, stored_config(run), what="rate")
+    keep(run, found)
+    assert found.fitted is not None
+    rescore(run, ["score.dtc_weighted.rate=3", "score.estimators=['dtc_weighted','dtc_lin']"])
+    rescore(run, ["score.dtc_guarded.rate=2"], fitted=[str(run.path)])
+    assert params(run, "dtc_weighted") == {"rate": found.fitted.value}
+    for own in ("score.dtc_weighted.rate=4", "score.rate=4", "score.dtc_weighted={rate: 4}"):
+        with pytest.raises(UsageError, match="here it is"):
+            rescore(run, [own], fitted=[str(run.path)])
+
+
+def test_a_run_that_goes_on_keeps_what_its_fits_set_unless_it_is_told(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    keep(run, fit(run, stored_config(run)))
+    rescore(run, fitted=[str(run.path)])
+    stored = stored_config(run)
+    of_fit = load_fit(kept_fits(run)[0]).value
+    assert with_fits(joined(stored, load_config(None, ["limit=5"]))).fitted_theta == of_fit
+    told = with_fits(joined(stored, load_config(None, ["score.theta=0.33"])))
+    assert told.fitted_theta == 0.33
 
 
 def test_another_pair_estimator_or_rate_is_refused(tmp_path: Path) -> None:
@@ -203,7 +259,86 @@ def test_an_estimator_that_was_not_scored_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was not scored by 'entropy'") as caught:
         fit(run, stored_config(run), what="isotonic", estimator="entropy")
     assert caught.value.next_step is not None
-    assert "score.estimators=entropy" in caught.value.next_step
+    # Those that it is scored with stay.
+    asked = re.search(r"score\.estimators=\[[^\]]*\]", caught.value.next_step)
+    assert asked is not None
+    rescore(run, [asked[0]])
+    names = {c.estimator for c in run.confidences.read()}
+    assert names == {"dtc_lin", "dtc_weighted", "nsl", "entropy"}
+
+
+def test_a_guarded_rate_is_fitted_and_scored_with(tmp_path: Path) -> None:
+    run = made(tmp_path / "run")
+    rescore(run, ["score.estimators=['dtc_weighted','dtc_guarded']", "score.guard=4"])
+    config = stored_config(run)
+    found = fit(run, config, what="rate", estimator="dtc_guarded")
+    assert isinstance(found, RateFit)
+    assert found.fitted is not None
+    assert found.fitted.params == {"rate": found.rate, "guard": 4}
+    keep(run, found)
+    assert [path.name for path in kept_fits(run)] == ["dtc_guarded-rate.json"]
+    # Its values at the rate that is in use are what its sums say.
+    assert found.figures is not None
+    before = [v for v in values(run, "dtc_guarded") if v is not None]
+    right = [row.verdict == RIGHT for row in rows()]
+    assert found.figures.before is not None
+    assert found.figures.before.brier == pytest.approx(np.mean((np.array(before) - right) ** 2))
+    rescore(run, fitted=[str(run.path)])
+    assert params(run, "dtc_guarded") == {"rate": found.rate, "guard": 4}
+    assert params(run, "dtc_weighted") == {"rate": 1}
+    with pytest.raises(UsageError, match="was fitted with guard 4, here it is 3"):
+        rescore(run, ["score.guard=3"])
+    with pytest.raises(UsageError) as caught:
+        rescore(run, ["score.dtc_guarded.rate=77"])
+    rate = f"The rate {found.rate:g} of dtc_guarded was fitted, but here it is 77."
+    assert caught.value.what == rate
+    assert caught.value.next_step == "Give no other rate, or leave it out: score.fitted=null"
+
+
+def test_an_estimator_of_ones_own_may_have_a_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for held in ("_things", "_origins"):
+        monkeypatch.setattr(ESTIMATORS, held, dict(getattr(ESTIMATORS, held)))
+    run = made(tmp_path / "run")
+
+    @estimator("by_length", needs=("jsd_bits",), rate_of=len)
+    def by_length(trace: Trace, *, rate: float = 0.1) -> float:
+        """Shorter is better."""
+        return float(np.exp(-rate * len(trace)))
+
+    found = fit(run, stored_config(run), what="rate", estimator="by_length")
+    assert found.fitted is not None
+    assert (found.fitted.estimator, found.fitted.name) == ("by_length", "by_length-rate")
+    keep(run, found)
+    rescore(run, ["score.estimators=['by_length']"], fitted=[str(run.path)])
+    assert params(run, "by_length") == {"rate": found.fitted.value}
+    of_six = next(row for row in rows() if row.tokens == 6)
+    values_of = {c.key: c.value for c in run.confidences.read()}
+    assert values_of[of_six.key] == by_length(trace_of(of_six), rate=found.fitted.value)
+
+
+def test_that_pairs_were_taken_together_is_kept_with_the_fit(tmp_path: Path) -> None:
+    many = [replace(row, generator=g) for row in rows() for g in (GENERATOR, "divtok/tiny-0.9m")]
+    run = handmade_run(tmp_path / "run", many, config=small_config(*CONFIG, "generators=null"))
+    with run.lock():
+        run.traces.append([_trace(row) for row in many])
+    found = fit(run, stored_config(run))
+    keep(run, found)
+    note = "It is fitted on the responses of 2 pairs of models together."
+    assert found.notes.count(note) == 1
+    assert load_fit(kept_fits(run)[0]).notes == found.notes
+
+
+def test_the_map_is_shown(tmp_path: Path, divtok: Command) -> None:
+    run = made(tmp_path / "run")
+    keep(run, fit(run, stored_config(run), what="isotonic", estimator="nsl"))
+    rescore(run, fitted=[str(run.path)])
+    said = divtok("show", run.path, rows()[0].key)
+    assert said.code == 0, said.err
+    (line,) = [line for line in said.out.splitlines() if line.startswith("nsl")]
+    assert "(isotonic map; stated for 66.7 % right answers)" in line
+    assert "map" not in next(t for t in said.out.splitlines() if t.startswith("dtc_weighted"))
 
 
 def test_the_command_says_what_it_is_worth_and_where_it_is(tmp_path: Path, divtok: Command) -> None:

@@ -60,6 +60,7 @@ def fit(
     problem_ids: Iterable[str] | None = None,
     *,
     what: Literal["rate"],
+    estimator: str | None = None,
     target: Target = "grades",
     answers: Iterable[Hashable] | None = None,
     draws: int = 5,
@@ -99,9 +100,9 @@ def fit(
 ) -> AnyFit:
     """The theta with the lowest balanced ECE of dtc_lin on these rows, and the curve behind it.
 
-    Or, by `what`, the "rate" of dtc_weighted by the same objective, or a map of an estimator's
-    values to probabilities, "isotonic" or "logistic". `figures` are judged by `correct`, on
-    problems that were held out, too; `fitted` is what `confidence` takes.
+    Or, by `what`, the "rate" of dtc_weighted or dtc_guarded by the same objective, or a map of an
+    estimator's values to probabilities, "isotonic" or "logistic". `figures` are judged by
+    `correct`, on problems that were held out, too; `fitted` is what `confidence` takes.
 
     An `interval` is from resamples of whole problems: `problem_ids` says which rows are samples of
     one problem; left out, each row has its own. `notes` says in words what to keep in mind, such as
@@ -141,9 +142,7 @@ def fit(
         )  # fmt: skip
     elif what == "rate":
         params = known.get(spec.name) or bind_parameters(spec, {})
-        found, used = rate_of(
-            _read(confidences, rows), rows, before=float(params["rate"]), protocol=protocol
-        )
+        found, used = rate_of(_read(confidences, rows), rows, spec, params, protocol=protocol)
     else:
         values, params = _values(confidences, spec), known[spec.name]
         found, used = map_of(what, spec.name, values, rows, protocol=protocol)
@@ -155,6 +154,7 @@ def fit(
         used,
         rows,
         what=what,
+        estimator=spec.name,
         params=params,
         tokens=confidences.scoring.tokens,
         pairs=[(pair.p.name, pair.q.name)],

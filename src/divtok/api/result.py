@@ -10,6 +10,7 @@ from typing import SupportsIndex, overload
 from divtok.records import Scalar, Trace
 from divtok.report.marks import NOT_KNOWN, marked, summary, with_newlines_seen
 from divtok.score.estimators.guarded import GUARD
+from divtok.score.fitted import how_stated
 
 # What fits on a screen when it is printed.
 _WIDTH, _LINES = 80, 20
@@ -153,8 +154,11 @@ class Result:
     prior: float | None = None
 
     def __repr__(self) -> str:
-        return f"<Result: {self.estimator} {self.value:.3f}, {_told(self.tokens)}>"
+        return f"<Result: {self.estimator} {self.value:.3f}{self._stated()}, {_told(self.tokens)}>"
 
     def _repr_html_(self) -> str:
         view = self.tokens.to_html()
-        return f"<p>{self.estimator}: <b>{self.value:.3f}</b></p>{view}"
+        return f"<p>{self.estimator}: <b>{self.value:.3f}</b>{self._stated()}</p>{view}"
+
+    def _stated(self) -> str:
+        return how_stated(self.params, self.prior)

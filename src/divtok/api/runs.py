@@ -231,7 +231,9 @@ class Run(Shown):
     @overload
     def fit(self, what: Literal["theta"] = "theta", *, target: Target = "grades") -> ThetaFit: ...
     @overload
-    def fit(self, what: Literal["rate"], *, target: Target = "grades") -> RateFit: ...
+    def fit(
+        self, what: Literal["rate"], *, estimator: str | None = None, target: Target = "grades"
+    ) -> RateFit: ...
     @overload
     def fit(
         self, what: MapKind, *, estimator: str | None = None, target: Target = "grades"

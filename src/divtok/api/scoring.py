@@ -102,7 +102,7 @@ class Scoring:
         fit = None if fitted is None else fit_of(fitted)
         if prior is not None:
             check_prior(prior, fit)
-        names = list(dict.fromkeys(estimators))
+        names, common = list(dict.fromkeys(estimators)), parameters
         if fit is not None:
             check_fit(fit, names, (pair.p.name, pair.q.name))
             theta, parameters = with_fitted(fit, theta, parameters)
@@ -119,12 +119,14 @@ class Scoring:
         for spec in specs:
             _check_estimator(spec, pair)
         check_names(specs[0], [p for p in parameters if all(p not in s.parameters for s in specs)])
-        given = {"theta": theta, **parameters}
         kinds = list(dict.fromkeys(kind for spec in specs for kind in spec.evidence))
-        chosen = [(spec, bind_parameters(spec, given)) for spec in specs]
+        # A fitted rate is that of its own estimator alone.
+        owner = None if fit is None else fit.estimator
+        given = {s.name: parameters if s.name == owner else common for s in specs}
+        chosen = [(s, bind_parameters(s, {"theta": theta, **given[s.name]})) for s in specs]
         if fit is not None:
             bound = next(bound for spec, bound in chosen if spec.name == fit.estimator)
-            check_parameters(fit, bound, tokens, how="leave out 'fitted'")
+            check_parameters(fit, bound, tokens, how="leave out the fit")
         listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
         return cls(
             pair,
@@ -253,6 +255,11 @@ def _tokens(texts: Sequence[str], trace: Trace, theta: float, guard: float) -> T
 
 def fit_of(given: FitLike) -> Fitted:
     """A fit as it is, or of a file or of the run that holds one."""
+    if not isinstance(given, Fitted | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(
+            "A confidence takes one fit (fitted, --fitted), not several.",
+            next_step="Give one: a map brings the theta or the rate that it was fitted with.",
+        )
     return given if isinstance(given, Fitted) else load_fit(find_fit(str(given)))
 
 

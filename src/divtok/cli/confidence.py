@@ -76,9 +76,12 @@ def confidence(
         typer.Option(help="Which tokens can count: no_answer takes the end of turn, too."),
     ] = Counted.REASONING,
     fitted: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="FILE|RUN", help="Score with what 'divtok fit' kept: its file, or the run."
+            "--fitted",
+            metavar="FILE|RUN",
+            help="Score with what 'divtok fit' kept: its file, or the run. One only.",
+            show_default=False,
         ),
     ] = None,
     prior: Annotated[
@@ -124,10 +127,10 @@ def confidence(
     _check(estimator, theta, parameters)
     p, q = _names(pair, family)
     fit = None
-    if fitted is not None:
+    if fitted:
         from divtok.api.scoring import check_fit, fit_of, with_fitted
 
-        fit = fit_of(fitted)
+        fit = fit_of(fitted[0] if len(fitted) == 1 else cast(Any, fitted))  # refuses several
         check_fit(fit, [estimator], (p, q))
         theta, parameters = with_fitted(fit, theta, parameters)
     if prior is not None:
@@ -324,6 +327,7 @@ def _show(result: Result, *, tokens: bool) -> None:
     from divtok.report.marks import summary
     from divtok.score.estimators.guarded import excess_surprise
     from divtok.score.facts import COUNTED_WORDS
+    from divtok.score.fitted import how_stated
 
     within = ""
     if result.bounds is not None and result.count_bounds is not None:
@@ -333,7 +337,11 @@ def _show(result: Result, *, tokens: bool) -> None:
     which = result.trace.counted
     over = "" if which == "reasoning" else f", counted over {COUNTED_WORDS[which]}"
     marks = summary(result.count, result.tokens.unexpected_count, len(result.tokens))
-    put(f"{result.value:.3f} {result.estimator}: {marks} at theta {result.theta:g}{over}{within}")
+    stated = how_stated(result.params, result.prior)
+    put(
+        f"{result.value:.3f} {result.estimator}{stated}: {marks} at theta {result.theta:g}"
+        f"{over}{within}"
+    )
     if tokens:
         from divtok.report.trajectory import trajectory_text
 

@@ -21,6 +21,7 @@ from divtok.cli.printing import leave_if_failed
 from divtok.errors import UsageError, command
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.fit_any import AnyFit
+from divtok.evaluate.fit_map import MapFit
 from divtok.families.family import get_family
 from divtok.progress import say
 from divtok.screen import put
@@ -48,12 +49,12 @@ def fit(
     what: Annotated[
         Whats,
         typer.Option(
-            help="theta of dtc_lin, the rate of dtc_weighted, or a map to probabilities: isotonic "
-            "or logistic."
+            help="theta of dtc_lin, the rate of dtc_weighted or dtc_guarded, or a map to "
+            "probabilities: isotonic or logistic."
         ),
     ] = Whats.THETA,
     estimator: Annotated[
-        str | None, typer.Option(help="Whose values a map is for; by default dtc_lin.")
+        str | None, typer.Option(help="Whose: of a map by default dtc_lin, of a rate dtc_weighted.")
     ] = None,
     target: Annotated[
         Targets,
@@ -115,13 +116,23 @@ def fit(
         if isinstance(found, ThetaFit):
             put(f"the family's preset is {preset.theta:g}")
         say(f"report: {store.report / 'README.md'}")
-        _say_kept(store, found)
+        _say_kept(store, found, family=family)
     leave_if_failed(store)
 
 
-def _say_kept(store: Run, found: AnyFit) -> None:
+def _say_kept(store: Run, found: AnyFit, *, family: str | None = None) -> None:
+    from divtok.score.fitted import by_hand
     from divtok.stages.fits import fit_path
 
     assert found.fitted is not None
     path = fit_path(store, found.fitted)
-    say(f"kept: {path}; score with it: {command('score', 'RUN', '--fitted', path)}")
+    with_it = command("score", "RUN", "--fitted", path)
+    if family is None:
+        say(f"kept: {path}; score with it: {with_it}")
+        return
+    # The file is for the pair it was fitted on; a family's other generators make other pairs.
+    pairs = "; ".join(f"p {p}, q {q}" for p, q in found.fitted.pairs)
+    say(f"kept: {path}; score a run of its pair alone ({pairs}) with it: {with_it}")
+    if not isinstance(found, MapFit):
+        every = command("score", "RUN", by_hand(found.fitted))
+        say(f"use the number for every generator of '{family}': {every}")

@@ -58,7 +58,8 @@ def _print_rate(found: RateFit, of: str) -> None:
     """Every fourth rate, and those about the best: the grid is too fine for a screen."""
     from rich.table import Table
 
-    table = Table(title=f"dtc_weighted {of}")
+    assert found.fitted is not None
+    table = Table(title=f"{found.fitted.estimator} {of}")
     for heading in ("rate", "ECE %", "AUROC %", "chosen %"):
         table.add_column(heading, justify="right")
     best = [point.rate for point in found.curve].index(found.rate)

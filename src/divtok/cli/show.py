@@ -141,9 +141,10 @@ def _header(found: Shown) -> list[tuple[str, str]]:
     def known(value: str | None, why: str | None = None) -> str:
         return ("-" if value is None else value) + ("" if why is None else f" ({why})")
 
-    def number(column: str, digits: str) -> str:
+    def number(column: str, digits: str, over: str | None = None) -> str:
         value, low, high = (cells.get(column + end) for end in ("", "_low", "_high"))
         about = [] if low is None else [f"between {low:{digits}} and {high:{digits}}"]
+        about += [] if over is None else [f"{over} map"]
         prior = cells.get(f"{column}_prior")
         about += [] if prior is None else [f"stated for {100 * prior:.1f} % right answers"]
         shown = None if value is None else f"{value:{digits}}"
@@ -158,7 +159,9 @@ def _header(found: Shown) -> list[tuple[str, str]]:
         ("gold", known(problem and problem.answer)),
         ("verdict", known(cells["verdict"], cells["verdict_reason"])),
     ]
-    lines += [(name, number(column_of(name), ".3f")) for name in found.estimators]
+    lines += [
+        (name, number(column_of(name), ".3f", found.maps.get(name))) for name in found.estimators
+    ]
     if cells["count"] is not None:
         which = cells["counted"]
         over = "" if which == "reasoning" else f", over {COUNTED_WORDS[which]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from divtok.config.run import RunConfig, parse_config
+from divtok.config.run import UNFITTED_THETA, RunConfig, parse_config
 from divtok.problems.benchmark import ways_of
 
 # What `resolve` and `settled` write out beside what the user gave.
@@ -22,6 +22,7 @@ _WRITTEN_OUT = {
         "grade.grader",
         "score.theta",
         "score.without_theta",
+        "score.of_fits",
     ),
 }
 
@@ -40,6 +41,11 @@ def joined(before: RunConfig, given: RunConfig) -> RunConfig:
         named = given_names if more else [*(there or ()), *given_names]
         tree[name] = list(dict.fromkeys(named)) or None
     score: dict[str, Any] = own.get("score", {})
+    said = {path for path, _ in _leaves(score)}
+    of_fits = tree["score"]["of_fits"].items()  # what is said goes before it
+    tree["score"]["of_fits"] = {
+        key: value for key, value in of_fits if not said & {key, key.rpartition(".")[2]}
+    }
     if "theta" in score:
         tree["score"]["without_theta"] = score.get("without_theta", False)
         return _parsed(tree)
@@ -70,13 +76,14 @@ def kept(before: RunConfig, given: RunConfig) -> dict[str, object]:
         found["generators"] = before.generators
     if preset is None or before.benchmarks != list(preset.benchmarks):
         found["benchmarks"] = before.benchmarks
-    if preset is not None and before.theta != preset.theta:
-        found["score.theta"] = before.theta
+    own_theta = UNFITTED_THETA if before.own_theta is None else before.own_theta
+    if preset is not None and own_theta != preset.theta:
+        found["score.theta"] = own_theta
     return {path: value for path, value in found.items() if path not in own}
 
 
 def _written_out(path: str) -> bool:
-    return path in _WRITTEN_OUT or path.partition(".")[0] in _WRITTEN_OUT
+    return any(path == name or path.startswith(f"{name}.") for name in _WRITTEN_OUT)
 
 
 def _given(given: RunConfig) -> dict[str, Any]:

@@ -209,6 +209,8 @@ class ScoreSection(Section):
     without_theta: bool = False  # where theta is left out: there is none, whatever a family says
     tokens: CountedTokens = "reasoning"  # which of a response's tokens can count as divergent
     fitted: Names | None = None  # files of fits, or runs that hold one: see divtok fit
+    # What these fits set, by key, as divtok notes it: it goes before what is given, and with them.
+    of_fits: dict[str, float] = Field(default_factory=dict[str, float])
     # The share of right answers that confidences are stated for; left out: as estimators give them.
     prior: Annotated[float | Literal["agreement"] | None, BeforeValidator(_share_or_agreement)] = (
         None
@@ -261,7 +263,11 @@ class ScoreSection(Section):
         shared = {name: getattr(self, name) for name in ("theta", "n", "a", "b", "k")}
         extra = self.model_extra or {}
         shared |= {name: value for name, value in extra.items() if not isinstance(value, dict)}
-        return {n: v for n, v in shared.items() if v is not None} | extra.get(estimator, {})
+        found = {n: v for n, v in shared.items() if v is not None}
+        found |= {name: value for name, value in self.of_fits.items() if "." not in name}
+        found |= extra.get(estimator, {})
+        keys = ((*key.rpartition("."), value) for key, value in self.of_fits.items())
+        return found | {name: value for owner, _, name, value in keys if owner == estimator}
 
 
 def _check(spec: Estimator, parameter: str, value: Scalar) -> None:
@@ -489,7 +495,12 @@ class RunConfig(Section):
 
     @property
     def fitted_theta(self) -> float | None:
-        """As it was given, or a family's; None where none was fitted for the pair."""
+        """That of a fit, as it was given, or a family's; None where none is known for the pair."""
+        return self.score.of_fits.get("theta", self.own_theta)
+
+    @property
+    def own_theta(self) -> float | None:
+        """The same without fits, which may be left out again."""
         if self.score.theta is not None or self.score.without_theta:
             return self.score.theta
         if self.family is not None:
@@ -545,7 +556,7 @@ def resolve(config: RunConfig) -> RunConfig:
 
     A stored run then keeps its meaning when a preset changes, also where there is no theta.
     """
-    theta = {"theta": config.fitted_theta, "without_theta": config.fitted_theta is None}
+    theta = {"theta": config.own_theta, "without_theta": config.own_theta is None}
     names = config.benchmark_names()
     protocol, protocols = _one_or_each({name: config.protocol_name_for(name) for name in names})
     grader, graders = _one_or_each({name: config.grader_for(name) for name in names})

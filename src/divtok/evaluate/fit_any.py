@@ -20,10 +20,9 @@ from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.outcomes import Outcomes
 from divtok.evaluate.protocol import Protocol
 from divtok.records import CountedTokens, Scalar, Trace
-from divtok.score.estimators.weighted import weighted_surprise
 from divtok.score.fit_file import with_identity
 from divtok.score.fitted import PARAMETERS, WHATS, Fitted, What, one_of
-from divtok.score.registry import Estimator
+from divtok.score.registry import ESTIMATORS, Estimator, in_order
 from divtok.score.sets import one_estimator
 
 AnyFit: TypeAlias = ThetaFit | RateFit | MapFit
@@ -34,6 +33,15 @@ def fitted_estimator(what: str, estimator: str | None) -> Estimator:
     """The estimator that something is fitted for; one that does not go with it is refused."""
     one_of("what", what, WHATS)
     own = PARAMETERS.get(cast(What, what))
+    if what == "rate":
+        spec = one_estimator(estimator or PARAMETERS["rate"])
+        if spec.rate_of is None:
+            rated = [each.name for each in in_order(ESTIMATORS) if each.rate_of is not None]
+            raise UsageError(
+                f"'{spec.name}' has no rate to fit; these have one: {', '.join(rated)}.",
+                next_step="Name one of them, or fit a map: isotonic or logistic.",
+            )
+        return spec
     if own is not None:
         if estimator not in (None, own):
             raise UsageError(
@@ -99,24 +107,30 @@ def theta_of(
 def rate_of(
     traces: Iterable[tuple[int, Trace]],
     outcomes: Outcomes,
+    spec: Estimator,
+    params: Mapping[str, Scalar],
     *,
-    before: float | None,
     protocol: Protocol,
 ) -> tuple[RateFit, Ints]:
-    """The rate, and the rows it was fitted on. Each trace comes with its row; none is held."""
+    """The rate, and the rows it was fitted on. Each trace comes with its row; none is held.
+
+    `params` are all of the estimator, with the rate in use.
+    """
+    assert spec.rate_of is not None
+    others = {name: value for name, value in params.items() if name != "rate"}
     sums: list[float | None] = [None] * len(outcomes.label)
     seen = 0
     for row, trace in traces:
         seen += 1
-        if trace.status == "ok":
-            sums[row] = float(weighted_surprise(trace).sum())
+        if trace.status == "ok" and (trace.exact or not spec.needs_exact):
+            sums[row] = spec.rate_of(trace, **others)
     rows = outcomes.usable(sums)
     found = fit_rate(
         _floats(sums, rows),
         _labels(outcomes, rows),
         outcomes.numbers(rows),
         truth=[outcomes.truth[row] for row in rows],
-        before=before,
+        before=float(params["rate"]),
         protocol=protocol,
         excluded=seen - len(rows),
     )
@@ -161,6 +175,7 @@ def record_of(
     outcomes: Outcomes,
     *,
     what: What,
+    estimator: str,
     params: Mapping[str, Scalar],
     tokens: CountedTokens,
     pairs: Sequence[tuple[str, str]],
@@ -171,11 +186,9 @@ def record_of(
     """What is kept of a fit; `params` are those of its estimator but for what was fitted."""
     own: dict[str, Scalar] = {}
     if isinstance(found, ThetaFit):
-        own["theta"], estimator = found.theta, PARAMETERS["theta"]
+        own["theta"] = found.theta
     elif isinstance(found, RateFit):
-        own["rate"], estimator = found.rate, PARAMETERS["rate"]
-    else:
-        estimator = found.estimator
+        own["rate"] = found.rate
     return with_identity(
         Fitted(
             what=what,

@@ -1,4 +1,4 @@
-"""Fit the rate of dtc_weighted, from the sums that it is the exponential of.
+"""Fit the rate of an estimator, from the sums that it is the exponential of.
 
 The objective is that of theta: the lowest balanced ECE. The grid is finer than the sweep's, and
 even on the log scale: what counts is how many times a rate is another.
@@ -105,9 +105,9 @@ def fit_rate(
 ) -> RateFit:
     """The rate of `grid` with the lowest balanced ECE of exp(-rate * sum).
 
-    `sums` [N] are those of the reasoning's weighted surprise, `correct` [N] the outcomes to fit on,
-    `problem` [N] numbers from 0. `truth` are the grades to judge by, where others than these;
-    `before` is the rate in use. `fit_theta` says how ties are settled.
+    `sums` [N] are what the rate is of, such as the reasoning's weighted surprise; `correct` [N] are
+    the outcomes to fit on, `problem` [N] numbers from 0. `truth` are the grades to judge by, where
+    others than these; `before` is the rate in use. `fit_theta` says how ties are settled.
     """
     rates, protocol = checked_rates(grid), protocol or Protocol()
     draws = draws_of(correct, protocol)

@@ -9,17 +9,16 @@ from divtok.records import Evaluation
 from divtok.report.note import Note
 from divtok.score.registry import ESTIMATORS
 
-_RATED = ("dtc_weighted", "dtc_guarded")
-
 
 def rate_note(evaluations: Sequence[Evaluation]) -> Note:
     """Estimators whose rate is the one they come with, so that their values have no scale yet."""
 
     def unfitted(evaluation: Evaluation) -> bool:
-        if evaluation.estimator not in _RATED or "map" in evaluation.params:
+        if evaluation.estimator not in ESTIMATORS or "map" in evaluation.params:
             return False
-        usual = ESTIMATORS.get(evaluation.estimator).parameters["rate"]
-        return evaluation.params.get("rate") == usual
+        spec = ESTIMATORS.get(evaluation.estimator)
+        usual = None if spec.rate_of is None else spec.parameters["rate"]
+        return usual is not None and evaluation.params.get("rate") == usual
 
     names = list(dict.fromkeys(e.estimator for e in evaluations if unfitted(e)))
     return Note(
@@ -30,7 +29,8 @@ def rate_note(evaluations: Sequence[Evaluation]) -> Note:
         "how near a value is to a probability depends on it.",
         lines=(
             f"{' and '.join(names)}: no rate was fitted for this pair. Trust the order; for values "
-            "that are probabilities fit one: divtok fit --run RUN --what rate.",
+            "that are probabilities fit one: divtok fit --run RUN --what rate --estimator "
+            f"{names[0] if len(names) == 1 else 'NAME'}.",
         )
         if names
         else (),

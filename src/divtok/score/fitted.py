@@ -25,7 +25,7 @@ Target = Literal["grades", "agreement"]
 WHATS: tuple[What, ...] = get_args(What)
 TARGETS: tuple[Target, ...] = get_args(Target)
 
-# What is fitted is a parameter of one estimator, as far as it is no map.
+# What is a parameter, as far as it is no map, and the estimator that it is fitted for by default.
 PARAMETERS: Mapping[What, str] = {"theta": "dtc_lin", "rate": "dtc_weighted"}
 
 Floats = npt.NDArray[np.float64]
@@ -192,6 +192,13 @@ def mapped_params(fitted: Fitted, params: Mapping[str, Scalar]) -> dict[str, Sca
     return {**params, **said, **({} if fitted.identity is None else {"map_of": fitted.identity})}
 
 
+def how_stated(params: Mapping[str, Scalar], prior: float | None) -> str:
+    """Behind a confidence, where a map is over it or it is stated for a share of right answers."""
+    said = [f"{params['map']} map"] if "map" in params else []
+    said += [] if prior is None else [f"stated for {100 * prior:.3g} % right"]
+    return f" ({', '.join(said)})" if said else ""
+
+
 def check_parameters(
     fitted: Fitted, params: Mapping[str, Scalar], tokens: CountedTokens, *, how: str
 ) -> None:
@@ -199,17 +206,26 @@ def check_parameters(
 
     `how` says how it is left out.
     """
-    wrong = [
-        f"{name} {_said(fitted.params.get(name))}, here it is {_said(params.get(name))}"
+    differ = [
+        name
         for name in dict.fromkeys([*fitted.params, *params])
         if fitted.params.get(name) != params.get(name)
+    ]
+    if fitted.what in differ:
+        raise UsageError(
+            f"{fitted.subject} was fitted, but here it is {_said(params.get(fitted.what))}.",
+            next_step=f"Give no other {fitted.what}, or {how}",
+        )
+    wrong = [
+        f"{name} {_said(fitted.params.get(name))}, here it is {_said(params.get(name))}"
+        for name in differ
     ]
     if fitted.tokens != tokens:
         wrong.append(f"the tokens '{fitted.tokens}', here they are '{tokens}'")
     if wrong:
         raise UsageError(
             f"{fitted.subject} was fitted with {'; '.join(wrong)}.",
-            next_step=f"Score with what it was fitted with, fit again, or leave it out: {how}",
+            next_step=f"Score with what it was fitted with, fit again, or {how}",
         )
 
 
@@ -219,7 +235,7 @@ def check_pair(fitted: Fitted, pair: tuple[str, str]) -> None:
     known = "; ".join(f"p {p}, q {q}" for p, q in fitted.pairs)
     step = "Fit one for this pair with 'divtok fit'"
     if fitted.map is None:
-        step += f", or give the number alone: {_by_hand(fitted)}"
+        step += f", or give the number alone: {by_hand(fitted)} in a run"
     raise UsageError(
         f"{fitted.subject} was fitted for another pair ({known}); here it is "
         f"p {pair[0]}, q {pair[1]}.",
@@ -227,9 +243,10 @@ def check_pair(fitted: Fitted, pair: tuple[str, str]) -> None:
     )
 
 
-def _by_hand(fitted: Fitted) -> str:
+def by_hand(fitted: Fitted) -> str:
+    """The override that sets its theta or rate without it, for any pair."""
     given = f"{fitted.estimator}.{fitted.what}" if fitted.what != "theta" else "theta"
-    return f"score.{given}={fitted.value:g} in a run"
+    return f"score.{given}={fitted.value:g}"
 
 
 def _said(value: Scalar | None) -> str:

@@ -23,6 +23,7 @@ from divtok.records import PER_TOKEN_FIELDS, Scalar, Trace
 from divtok.registry import Registry
 
 EstimatorFunction = Callable[..., float]
+RatedSum = Callable[..., float]
 Range = tuple[float, float]  # lowest, highest
 
 # Ranges of the parameters that estimators share.
@@ -57,7 +58,9 @@ class Estimator:
 
     `ranking_only` values have an order but no scale. `supervised` ones were trained with labels:
     they are shown for reference. `base_rate` is the share of right answers that its numbers were
-    set for, None where for none in particular.
+    set for, None where for none in particular. `rate_of` gives the sum that its parameter `rate`
+    is of, from a trace and its other parameters: the value is exp(-rate * sum), and a rate can be
+    fitted.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Estimator:
     ranges: Mapping[str, Range] = field(default_factory=dict[str, Range])
     learned: Learned | None = field(default=None, repr=False)
     base_rate: float | None = None
+    rate_of: RatedSum | None = field(default=None, repr=False)
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -135,11 +139,14 @@ def estimator(
     ranges: Mapping[str, Range] | None = None,
     learned: Learned | None = None,
     base_rate: float | None = None,
+    rate_of: RatedSum | None = None,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator.
 
     Its keyword-only arguments are its parameters: score.NAME=VALUE sets one for every estimator
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
+    With `rate_of`, a function of the trace and the other parameters, the estimator is
+    exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate.
 
     Example:
         >>> import divtok
@@ -175,6 +182,7 @@ def estimator(
             ranges=ranges or {},
             learned=learned,
             base_rate=base_rate,
+            rate_of=rate_of,
         )
         ESTIMATORS.add(name, spec)
         return function

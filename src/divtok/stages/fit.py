@@ -29,6 +29,7 @@ from divtok.records import Scalar, Trace, Verdict
 from divtok.score.fit_file import save_fit
 from divtok.score.fitted import TARGETS, What, one_of
 from divtok.score.registry import Estimator
+from divtok.stages.choices import named_estimators
 from divtok.stages.evaluate import protocol_of
 from divtok.stages.fits import fit_path
 from divtok.stages.missing import check_read, not_graded
@@ -75,28 +76,30 @@ def fit(
     elif what == "rate":
         params = config.bound(spec.name)
         found, used = rate_of(
-            _traces(run, config, rows), rows.outcomes,
-            before=float(params["rate"]), protocol=protocol,
+            _traces(run, config, rows), rows.outcomes, spec, params, protocol=protocol
         )  # fmt: skip
     else:
         values, params = _values(run, config, rows, spec)
         kind = cast(MapKind, what)
         found, used = map_of(kind, spec.name, values, rows.outcomes, protocol=protocol)
-    pairs = config.scored_pairs()
+    by_generator = config.scored_pairs()
     there = dict.fromkeys(rows.responses[row].generator for row in used)
+    pairs = list(dict.fromkeys(by_generator[name] for name in there))
+    found = _noted(found, len(pairs))
     fitted = record_of(
         found,
         used,
         rows.outcomes,
         what=cast(What, what),
+        estimator=spec.name,
         params=params,
         tokens=config.score.tokens,
-        pairs=list(dict.fromkeys(pairs[name] for name in there)),
+        pairs=pairs,
         generators=list(there),
-        made_of=_made_of(run, rows, target),
+        made_of=_made_of(run, rows),
         divtok=divtok_version(),
     )
-    return _noted(replace(found, fitted=fitted))
+    return replace(found, fitted=fitted)
 
 
 def keep(run: Run, found: AnyFit) -> bool:
@@ -194,7 +197,9 @@ def _values(
             values[rows.row[key]] = value
             made_with.add(params)
     if not made_with:
-        again = command("score", run.path, f"score.estimators={spec.name}")
+        # With those that it is scored with now: what is named takes their place.
+        names = ",".join(dict.fromkeys([*named_estimators(config), spec.name]))
+        again = command("score", run.path, f"score.estimators=[{names}]")
         raise DataError(
             f"The run {run.path} was not scored by '{spec.name}'.", next_step=f"Score it: {again}"
         )
@@ -215,7 +220,7 @@ def _values(
     return values, {name: value for name, value in found[0].items() if name != "tokens"}
 
 
-def _made_of(run: Run, rows: _Rows, target: str) -> dict[str, Any]:
+def _made_of(run: Run, rows: _Rows) -> dict[str, Any]:
     tables = [run.trajectories, run.traces, run.grades]
     return {
         "run": run.id,
@@ -224,10 +229,8 @@ def _made_of(run: Run, rows: _Rows, target: str) -> dict[str, Any]:
     }
 
 
-def _noted(found: AnyFit) -> AnyFit:
+def _noted(found: AnyFit, pairs: int) -> AnyFit:
     """Pairs that were taken together are said to be."""
-    assert found.fitted is not None
-    pairs = len(found.fitted.pairs)
     if pairs == 1:
         return found
     note = f"It is fitted on the responses of {pairs} pairs of models together."

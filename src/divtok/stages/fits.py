@@ -74,38 +74,39 @@ def fit_overrides(given: Sequence[str]) -> list[str]:
     return [f"score.fitted={json.dumps(paths)}"] if paths else []
 
 
-def with_fits(config: RunConfig, *, said: Collection[str] | None = None) -> RunConfig:
+def with_fits(config: RunConfig, *, said: Collection[str] = (), over: bool = False) -> RunConfig:
     """The config with each theta and rate that it names a fit for, where it gives none itself.
 
-    With `said`, the parameters that a command names, a fitted theta or rate goes before one that
-    the config has from before. Other parameters are left as they are, and checked.
+    They are kept beside what it gives (`score.of_fits`), which holds again without the fit. With
+    `over`, a fitted theta or rate goes before one that the config has, unless `said`, the keys that
+    a command names, says otherwise; and so does one that the config has from this already.
     """
+    before = config.score.of_fits
+    own = config.score.model_copy(update={"of_fits": {}})
+    found: dict[str, float] = {}
     for fitted in named_fits(config):
         for name in PARAMETERS:
-            if name in fitted.params:
-                over = said is not None and name not in said and name == fitted.what
-                config = _with_parameter(config, fitted, name, over=over)
-    return config
+            if name not in fitted.params:
+                continue
+            its_own = f"{fitted.estimator}.{name}"
+            key = name if name == "theta" else its_own
+            theirs = {"theta": own.theta} if name == "theta" else own.given(fitted.estimator)
+            given = theirs.get(name) is not None
+            goes_before = key in before or (over and name == fitted.what)
+            if not given or (goes_before and not _is_said(said, name, its_own)):
+                found[key] = float(fitted.params[name])
+    return config.model_copy(update={"score": own.model_copy(update={"of_fits": found})})
 
 
-def said_parameters(overrides: Sequence[str]) -> set[str]:
-    """The names of the parameters that these overrides give."""
+def said_keys(overrides: Sequence[str]) -> set[str]:
+    """The keys of a score section that these overrides give, without the section."""
     keys = (override.partition("=")[0] for override in overrides)
-    return {key.rpartition(".")[2] for key in keys if key.startswith("score.")}
+    return {key.partition(".")[2] for key in keys if key.startswith("score.")}
 
 
-def _with_parameter(config: RunConfig, fitted: Fitted, name: str, *, over: bool) -> RunConfig:
-    value, score = float(fitted.params[name]), config.score
-    if name == "theta":
-        if score.theta is not None and not over:
-            return config
-        update = {"theta": value, "without_theta": False}
-        return config.model_copy(update={"score": score.model_copy(update=update)})
-    if name in score.given(fitted.estimator) and not over:
-        return config
-    own = {**(score.model_extra or {}).get(fitted.estimator, {}), name: value}
-    tree = {**score.model_dump(exclude_unset=True), fitted.estimator: own}
-    return config.model_copy(update={"score": type(score).model_validate(tree)})
+def _is_said(said: Collection[str], name: str, its_own: str) -> bool:
+    """Whether one of the keys is this parameter's: of all estimators, or of its own."""
+    return any(key in (name, its_own, its_own.partition(".")[0]) for key in said)
 
 
 def maps_for(
@@ -131,7 +132,7 @@ def maps_for(
         if not own:
             check_pair(fitted, next(iter(pairs)))
         params: Mapping[str, Scalar] = bind_parameters(spec, config.parameters_of(spec.name))
-        check_parameters(fitted, params, config.score.tokens, how=LEAVE_OUT)
+        check_parameters(fitted, params, config.score.tokens, how=f"leave it out: {LEAVE_OUT}")
         if fitted.map is not None:
             found |= {(spec.name, pair): fitted for pair in own}
     for fitted in fits:

@@ -11,7 +11,7 @@ from divtok.config.run import RunConfig, resolve, to_yaml
 from divtok.errors import UsageError, command
 from divtok.progress import say
 from divtok.stages.choices import check_addresses, check_choices
-from divtok.stages.fits import fit_overrides, said_parameters, with_fits
+from divtok.stages.fits import fit_overrides, said_keys, with_fits
 from divtok.stages.gather import gather
 from divtok.stages.grade import grade
 from divtok.stages.missing import unread_line
@@ -96,7 +96,8 @@ def rescore(
     """
     said = _with_theta(list(overrides), theta)
     given = [*said, *fit_overrides(fitted)]
-    names = said_parameters(said) if fitted else None
+    keys = said_keys(given)
+    over = "fitted" in keys  # what is named now goes before what the run has from before
     if pair is None and family is None:
         if retry_failed:
             raise UsageError(
@@ -110,7 +111,7 @@ def rescore(
                     next_step=f"Give it to the grades: {command('grade', run.path, override)}",
                 )
         _only(run, given, _SCORED, "the scores")
-        config = with_fits(stored_config(run, given), said=names)
+        config = with_fits(stored_config(run, given), said=keys, over=over)
         with run.lock():
             score(run, config)
             run.write_config(to_yaml(resolve(config)))
@@ -123,7 +124,7 @@ def rescore(
     generators = [g.model for g in stored_config(run).generator_presets()]
     foreign = pair is not None and pair[0] not in generators
     config = stored_config(run, read_by(pair, family, given, foreign=foreign))
-    config = with_fits(config, said=names)
+    config = with_fits(config, said=keys, over=over)
     run_stages(run, config, retry_failed=retry_failed, sampled=True)
     return config
 

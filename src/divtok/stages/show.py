@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +15,9 @@ from divtok.records import Problem, Trace, Trajectory, Verdict
 from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.estimators.guarded import NAME as GUARDED
 from divtok.score.estimators.guarded import excess_surprise
+from divtok.score.fitted import PARAMETERS
 from divtok.stages.facts import Cells, Facts, Numbers
+from divtok.stages.fits import stored_fits
 from divtok.stages.rows import RunRows
 from divtok.stages.stored import counting
 from divtok.stages.suspects import Texts, all_texts
@@ -46,6 +48,7 @@ class Shown:
     estimators: tuple[str, ...]
     theta: float
     guard: float
+    maps: Mapping[str, str]  # estimator -> the map that is over its confidence
     trace: Trace | None
     tokens: list[str] | None
 
@@ -121,9 +124,20 @@ def shown(
         estimators=facts.estimators,
         theta=facts.theta,
         guard=float(config.bound(GUARDED)["guard"]),
+        maps=_maps(run),
         trace=trace,
         tokens=tokens,
     )
+
+
+def _maps(run: Run) -> dict[str, str]:
+    """The kind of map over each estimator's confidences; pairs may have different ones."""
+    found: dict[str, str] = {}
+    for fit in stored_fits(run):
+        name, what = str(fit["estimator"]), str(fit["what"])
+        if what not in PARAMETERS and what not in found.get(name, ""):
+            found[name] = f"{found[name]} or {what}" if name in found else what
+    return found
 
 
 def ranked(

@@ -55,16 +55,22 @@ def running_confidence(
     return np.exp(-rate * np.cumsum(guarded_surprise(trace, guard=guard)))
 
 
+def guarded_sum(trace: Trace, *, guard: float = GUARD) -> float:
+    """What the rate of dtc_guarded is of."""
+    return float(guarded_surprise(trace, guard=guard).sum())
+
+
 @estimator(
     NAME,
     needs=("jsd_bits", "logprob_p", "logprob_q", "entropy_p", "entropy_q"),
     label="DTC guarded",
     order=197,
     ranges=_RANGES,
+    rate_of=guarded_sum,
 )
 def dtc_guarded(trace: Trace, *, rate: float = 1.0, guard: float = GUARD) -> float:
     """dtc_weighted, lowered by every token that neither of the two models would have written."""
-    return float(np.exp(-rate * guarded_surprise(trace, guard=guard).sum()))
+    return float(np.exp(-rate * guarded_sum(trace, guard=guard)))
 
 
 def _excess(trace: Trace) -> npt.NDArray[np.float64]:

@@ -36,13 +36,19 @@ def running_confidence(trace: Trace, *, rate: float = 1.0) -> npt.NDArray[np.flo
     return np.exp(-rate * np.cumsum(weighted_surprise(trace)))
 
 
+def weighted_sum(trace: Trace) -> float:
+    """What the rate of dtc_weighted is of."""
+    return float(weighted_surprise(trace).sum())
+
+
 @estimator(
     "dtc_weighted",
     needs=("jsd_bits", "logprob_p"),
     label="DTC weighted",
     order=195,
     ranges=RANGES,
+    rate_of=weighted_sum,
 )
 def dtc_weighted(trace: Trace, *, rate: float = 1.0) -> float:
     """Likelihood weighted by divergence: exp(-rate * sum of jsd_bits * -ln p), reasoning alone."""
-    return float(np.exp(-rate * weighted_surprise(trace).sum()))
+    return float(np.exp(-rate * weighted_sum(trace)))
