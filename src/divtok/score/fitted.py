@@ -64,6 +64,7 @@ class Logistic:
     """The log-odds of a confidence, times `slope`, plus `intercept`.
 
     A confidence nearer to 0 or 1 than `edge` is taken as that near: its log-odds may be infinite.
+    What comes out is never nearer either: a steep map would say that it is certain.
     """
 
     slope: float
@@ -78,7 +79,9 @@ class Logistic:
             raise DataError("The edge of a logistic map must be above 0 and below 0.5.")
 
     def __call__(self, values: npt.ArrayLike) -> Floats:
-        return expit(self.slope * edged_logit(values, self.edge) + self.intercept)
+        odds = self.slope * edged_logit(values, self.edge) + self.intercept
+        nearest = float(logit(np.array([1 - self.edge]))[0])
+        return expit(np.clip(odds, -nearest, nearest))
 
     def shifted(self, by: float) -> Logistic:
         """The same with all log-odds moved."""
