@@ -18,6 +18,7 @@ MapKind = Literal["isotonic", "logistic"]
 EDGE = 1e-6  # confidences nearer to 0 or 1 than this have log-odds as of this
 _STEPS = 100  # of Newton's method, which takes some ten
 _SAME = 1e-10
+_ROUNDING = 1e-12  # of shares
 
 
 def fit_map(kind: MapKind, values: Floats, correct: Bools) -> ConfidenceMap:
@@ -61,7 +62,7 @@ def pools(share: Floats, weight: Floats) -> Ints:
     weights: list[float] = []
     for place, (mean, mass) in enumerate(zip(share.tolist(), weight.tolist(), strict=True)):
         start = place
-        while means and means[-1] >= mean:
+        while means and means[-1] >= mean - _ROUNDING:  # two that are one but for rounding, too
             before = weights.pop()
             mean = (mean * mass + means.pop() * before) / (mass + before)
             mass += before
