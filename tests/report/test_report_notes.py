@@ -17,6 +17,7 @@ from divtok.report.count_notes import (
     near_theta_note,
     near_theta_sentence,
 )
+from divtok.report.fitted_notes import rate_note
 from divtok.report.note import Note
 from divtok.report.notes import happened_note, left_out_note, mixed_note, pair_note
 from divtok.report.prevalence_notes import noise_floor_note
@@ -152,6 +153,22 @@ def test_rows_left_out_are_named_by_their_reason() -> None:
         "gen on bench: 1,200 without a response, not counted in any figure.",
         "gen on bench: 3 without a gold answer, not counted in any figure.",
     )
+
+
+def test_a_rate_that_nobody_fitted_is_named() -> None:
+    guarded = evaluation(estimator="dtc_guarded", params={"rate": 1.0, "guard": 4.0})
+    (line,) = rate_note([guarded]).lines
+    assert line.endswith("divtok fit --run RUN --what rate --estimator dtc_guarded.")
+    weighted = evaluation(estimator="dtc_weighted", params={"rate": 1.0})
+    (line,) = rate_note([weighted, guarded]).lines
+    assert line.startswith("dtc_weighted and dtc_guarded: no rate")
+    assert line.endswith("--estimator NAME.")
+    others = [
+        evaluation(estimator="dtc_weighted", params={"rate": 1.78}),
+        evaluation(estimator="dtc_guarded", params={"rate": 1.0, "guard": 5.0, "map": "isotonic"}),
+        evaluation(estimator="of_another_package", params={"rate": 1.0}),
+    ]
+    assert rate_note(others).lines == ()
 
 
 def test_a_note_has_a_value_for_each_evaluation() -> None:
