@@ -42,10 +42,8 @@ def distil(
 
     Example:
         >>> import divtok
-        >>> model, arith = "divtok/tiny-1.6m", ["arith-easy"]
-        >>> run = divtok.run(
-        ...     family="tiny", generators=[model], benchmarks=arith, limit=4, out="written"
-        ... )
+        >>> model, wanted = "divtok/tiny-1.6m", {"benchmarks": ["arith-easy"], "limit": 4}
+        >>> run = divtok.run({"family": "tiny", **wanted}, generators=[model], out="written")
         >>> made = divtok.distil(model, layers=2, text=run, out="small", steps=3)
         >>> divtok.load_pair(model, "small").q.name
         'small'

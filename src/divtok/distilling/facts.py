@@ -19,10 +19,8 @@ class Distilled:
 
     Example:
         >>> import divtok
-        >>> model, arith = "divtok/tiny-1.6m", ["arith-easy"]
-        >>> run = divtok.run(
-        ...     family="tiny", generators=[model], benchmarks=arith, limit=4, out="written"
-        ... )
+        >>> model, wanted = "divtok/tiny-1.6m", {"benchmarks": ["arith-easy"], "limit": 4}
+        >>> run = divtok.run({"family": "tiny", **wanted}, generators=[model], out="written")
         >>> made = divtok.distil(model, layers=3, text=run, out="small", steps=3)
         >>> made.layers, made.source_layers, made.kl_after < made.kl_before
         ((0, 2, 4), 5, True)

@@ -97,8 +97,9 @@ class Fitted:
 
     `params` are those of the estimator, the fitted one among them. `prior` is how often the
     responses it was fitted on are right, and `prior_from` whose word that is: their grades, or the
-    agreement of samples, which the mean of a map's values only comes near. `made_of` names the run and the content of its tables, where it was one.
-    `identity` tells it from others; it is None until it has a file.
+    agreement of samples, which the mean of a map's values only comes near. `made_of` names the run
+    and the content of its tables, where it was one. `identity` tells it from others; it is None
+    until it has a file.
     """
 
     what: What
