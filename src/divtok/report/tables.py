@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from divtok.errors import DataError
@@ -61,7 +62,7 @@ class ReportRow:
     few: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that what is derived is kept
 class ReportTable:
     """A title, typed columns, rows, and how the figures were made.
 
@@ -84,6 +85,11 @@ class ReportTable:
                     f"Row {number} of table '{self.title}' has {len(row.cells)} cells for "
                     f"{len(self.columns)} columns."
                 )
+
+    @cached_property
+    def kept_marks(self) -> dict[ReportRow, tuple[int, ...]]:
+        """The marks of rows, which every width and every cell asks for."""
+        return {}
 
     def sections(self) -> bool:
         return any(row.section is not None for row in self.rows)
@@ -129,6 +135,13 @@ def rank_marks(table: ReportTable, row: ReportRow) -> tuple[int, ...]:
     Compared as printed, to one decimal of a percent: figures that look equal share a mark. With
     fewer than two figures there is nothing to rank.
     """
+    kept = table.kept_marks
+    if row not in kept:
+        kept[row] = _rank_marks(table, row)
+    return kept[row]
+
+
+def _rank_marks(table: ReportTable, row: ReportRow) -> tuple[int, ...]:
     if not row.ranked:
         return (0,) * len(row.cells)
     marks: list[int] = []

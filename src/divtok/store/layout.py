@@ -138,9 +138,7 @@ class Layout(Generic[R]):
         fields = [field for field in self.schema if names is None or field.name in names]
         for field in fields:
             if field.nullable and field.name not in table.column_names:
-                # Not pa.nulls, in which the parts of a struct would be null, too.
-                missing = pa.array([None] * len(table), field.type)
-                table = table.append_column(field, missing)
+                table = table.append_column(field, _missing(field.type, len(table)))
         known = self.schema.names
         fields += [field for field in table.schema if field.name not in known]
         schema = pa.schema(fields, metadata=self.schema.metadata)
@@ -187,6 +185,11 @@ class Layout(Generic[R]):
                 f"row {culprit} of this batch: {error}",
                 next_step="Nothing of this batch was written; correct the row and run again.",
             ) from error
+
+
+def _missing(kind: Any, size: int) -> ArrowColumn:
+    """A column without a value; in pa.nulls the parts of a struct would be null, too."""
+    return pa.array([None] * size, kind) if pa.types.is_struct(kind) else pa.nulls(size, kind)
 
 
 def _tags(schema: ArrowSchema) -> dict[str, str]:
