@@ -6,8 +6,8 @@ designed on the embedded family, and are judged on the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,27 +42,18 @@ class Case:
         return sorted(rows, key=lambda r: (r.generator, r.benchmark, r.problem_id, r.key))
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """A packed file. `about` is what its metadata say."""
-
-    name: str
-    rows: Sequence[Row] = field(repr=False)
-    about: Mapping[str, Any]
-
-
 @cache
 def opened(name: str) -> tuple[list[Row], dict[str, Any]]:
     return read(DATA / f"{name}.parquet")
 
 
-def cases(folder: Path = DATA) -> list[Case]:
+def cases() -> list[Case]:
     """Every case of every bench, as the benches' own metadata name them."""
-    return list(_cases(folder))
+    return list(_cases())
 
 
-def _cases(folder: Path) -> Iterator[Case]:
-    for path in sorted(folder.glob("*.parquet")):
+def _cases() -> Iterator[Case]:
+    for path in sorted(DATA.glob("*.parquet")):
         _, about = opened(path.stem)
         for name, case in about["cases"].items():
             pairs = {generator: (p, q) for generator, (p, q) in case["pairs"].items()}

@@ -109,6 +109,7 @@ def _figures(
     each = [_one(u, u.group.columns[place], resamples) for u in used]
     auroc = mean_of([one.auroc for one in each])
     scaled = [one for one in each if one.ece is not None]
+    shifts = [one.shifted_ece for one in scaled]
     ece = mean_of([one.ece for one in scaled if one.ece is not None]) if scaled else None
     return Figures(
         case=case.name,
@@ -121,7 +122,7 @@ def _figures(
         ece=None if ece is None else ece.value,
         ece_interval=None if ece is None else ece.interval().interval,
         natural_ece=_mean([one.natural_ece for one in scaled]) if scaled else None,
-        shifted_ece=_mean([one.shifted_ece for one in scaled]) if scaled else None,
+        shifted_ece=_mean(shifts) if scaled and np.isfinite(shifts).all() else None,
         brier=_mean([one.brier for one in scaled]) if scaled else None,
         aurc=_mean([one.aurc for one in each]),
     )
@@ -153,21 +154,22 @@ def _one(used: _Used, column: ScoreColumn, resamples: Resamples) -> _One:
     aurc = metrics.aurc(scores, correct)
     if probability is None or drawn.ece is None:
         return _One(auroc, within, aurc, None, np.nan, np.nan, np.nan)
+    moved = _moved(probability, used.accuracy)
     return _One(
         auroc=auroc,
         equal_length=within,
         aurc=aurc,
         ece=resamples.balanced_ece(drawn.ece, places, probability, correct, PROTOCOL.bins),
         natural_ece=metrics.ece(probability, correct, PROTOCOL.bins),
-        shifted_ece=metrics.ece(_moved(probability, used.accuracy), correct, PROTOCOL.bins),
+        shifted_ece=np.nan if moved is None else metrics.ece(moved, correct, PROTOCOL.bins),
         brier=metrics.brier(probability, correct),
     )
 
 
-def _moved(probability: Floats, accuracy: float) -> Floats:
-    """Without labels, to the share right that agreement among samples suggests."""
+def _moved(probability: Floats, accuracy: float) -> Floats | None:
+    """Without labels, to the share right that agreement suggests; None where nothing gets there."""
     shift = shift_to_mean(probability, accuracy).value
-    return probability if shift is None else shifted(probability, shift)
+    return None if shift is None else shifted(probability, shift)
 
 
 def _found(case: Case, way: Way) -> float | None:

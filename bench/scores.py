@@ -128,8 +128,8 @@ def _estimators(fitting: Sequence[Row]) -> Iterator[Way]:
         given = {"theta": theta, **_GIVEN}
         bound = bind_parameters(spec, {n: v for n, v in given.items() if n in spec.parameters})
         yield Way(spec.name, _asked(spec, bound), bound, spec.ranking_only)
-        if "rate" in bound:
-            sums = [-np.log(max(_asked(spec, bound)(row.trace), 1e-300)) for row in fitting]
+        if spec.rate_of is not None:
+            sums = [spec.rate_of(row.trace) for row in fitting]
             for label, right in ((FITTED, correct), (BY_AGREEMENT, _majority(fitting))):
                 own = {**bound, "rate": fitted_rate(np.array(sums), right)}
                 yield Way(f"{spec.name}, {label}", _asked(spec, own), own)
