@@ -25,6 +25,7 @@ ORDER = """
     evidence
     config
     report
+    decide
     evaluate
     score
     importers grade

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from divtok.api.grading import grade
     from divtok.api.listing import estimators, ls
     from divtok.api.result import Result, Token, Tokens
-    from divtok.api.runs import Run, fit_family, import_files, run
+    from divtok.api.run import Run
+    from divtok.api.runs import fit_family, import_files, run
     from divtok.api.tables import Records
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
@@ -64,7 +65,7 @@ _HOME = {
     "Problem": "divtok.records",
     "Records": "divtok.api.tables",
     "Result": "divtok.api.result",
-    "Run": "divtok.api.runs",
+    "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "Token": "divtok.api.result",

@@ -22,7 +22,7 @@ from stages_samples import (
     write_responses,
 )
 
-from divtok.api.runs import Run as ApiRun
+from divtok.api.run import Run as ApiRun
 from divtok.config.run import RunConfig, to_yaml
 from divtok.paper.run_tables import FinishedRun, choices
 from divtok.records import PER_TOKEN_FIELDS, CountedTokens, Verdict

@@ -10,7 +10,7 @@ from divtok.distilling.facts import Distilled
 from divtok.models.load import DType
 
 if TYPE_CHECKING:
-    from divtok.api.runs import Run
+    from divtok.api.run import Run
 
 
 def distil(

@@ -16,6 +16,7 @@ from divtok.evaluate.protocol import FEWEST_OF_A_CLASS, Protocol
 from divtok.records import Evaluation
 from divtok.report.metric_table import METRICS
 from divtok.report.note import FEW_LINES, Note
+from divtok.report.part import Part
 from divtok.report.render import shown, to_markdown
 from divtok.report.tables import (
     Bounded,
@@ -36,6 +37,7 @@ def readme(
     overall: Sequence[Overall],
     tables: Mapping[str, ReportTable],
     equal_length: Mapping[tuple[str, str], CountAtEqualLength],
+    parts: Sequence[Part],
     figures: Sequence[tuple[str, str]],
     notes: Sequence[Note],
     theta_fits: Mapping[str, ThetaFit],
@@ -72,6 +74,8 @@ def readme(
         left_out=[_left_out(group, members, labels) for group, members in groups.items()],
         equal_length=_equal_length(equal_length),
         base_rate="base-rate" in tables,
+        parts=[part.about for part in parts],
+        said=[line for part in parts for line in part.short],
         figures=figures,
         theta_fits=theta_fits,
         protocol=protocol,

@@ -5,7 +5,7 @@ Takes evaluations and scored groups, already computed or read; opens no run and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from divtok.report.long_table import long_table
 from divtok.report.metric_table import METRICS, metric_table
 from divtok.report.note import Note
 from divtok.report.overview_table import overview_table
+from divtok.report.part import Drawn, Part
 from divtok.report.render import RENDERERS, to_csv
 from divtok.report.summary import readme
 from divtok.report.tables import ReportColumn, ReportRow, ReportTable, in_order
@@ -55,6 +56,7 @@ def write_report(
     groups: Sequence[ScoredGroup] = (),
     overall: Sequence[Overall] = (),
     base_rates: Sequence[BaseRate] = (),
+    parts: Sequence[Part] = (),
     notes: Sequence[Note] = (),
     disagreements: Sequence[Judged] | None = None,
     theta_fits: Mapping[str, ThetaFit] | None = None,
@@ -68,6 +70,7 @@ def write_report(
     `evaluations` fill the tables, with `overall` for what is said of all groups together; `groups`
     (the same responses) give the reliability diagrams, the accuracy by count and the comparison at
     equal length; `base_rates` tell of confidences stated for the base rate that agreement suggests;
+    `parts` are what only some runs have, such as votes among several samples;
     `notes` are sections of the page, what to keep in mind; `disagreements`, where our verdicts were
     compared with another tool's, are a table and JSON; `theta_fits` maps a name, such as a
     generator's, to its fit. README.md is written last, so that it never points at missing files.
@@ -91,6 +94,8 @@ def write_report(
         tables["base-rate"] = base_rate_table(base_rates, labels=labels)
     if compared:
         tables["equal-length"] = equal_length_table(compared)
+    for part in parts:
+        tables |= part.tables
     texts = {
         f"{name}.{suffix}": render(table)
         for name, table in tables.items()
@@ -110,7 +115,9 @@ def write_report(
         written.append(folder / "tables" / name)
         write_text_atomically(written[-1], text)
     figures: list[tuple[str, str]] = []
-    for stem, caption, display in _displays(groups, theta_fits or {}, protocol, labels):
+    drawn = [*_displays(groups, theta_fits or {}, protocol, labels)]
+    drawn += [figure for part in parts for figure in part.figures]
+    for stem, caption, display in _with_stems(drawn):
         written += save_figure(display, folder / "figures" / stem, formats=formats)
         figures.append((stem, caption))
     page = readme(
@@ -119,6 +126,7 @@ def write_report(
         overall=overall,
         tables=tables,
         equal_length=compared,
+        parts=parts,
         figures=figures,
         notes=notes,
         theta_fits=theta_fits or {},
@@ -179,24 +187,25 @@ def equal_length_table(found: Mapping[tuple[str, str], CountAtEqualLength]) -> R
     return ReportTable("What the count adds at equal length", columns, tuple(rows), caption)
 
 
+def _with_stems(drawn: Sequence[Drawn]) -> Iterator[tuple[str, str, Display]]:
+    """File stem, caption and figure, with stems that differ even where names look alike."""
+    taken: set[str] = set()
+    for one in drawn:
+        stem = base = f"{one.kind}-{slug(one.name)}"
+        number = 2
+        while stem.casefold() in taken:
+            stem, number = f"{base}-{number}", number + 1
+        taken.add(stem.casefold())
+        yield stem, one.caption, one.display
+
+
 def _displays(
     groups: Sequence[ScoredGroup],
     theta_fits: Mapping[str, ThetaFit],
     protocol: Protocol,
     labels: Mapping[str, str] | None,
-) -> list[tuple[str, str, Display]]:
-    """File stem, caption and figure, with stems that differ even where names look alike."""
-    found: list[tuple[str, str, Display]] = []
-    taken: set[str] = set()
-
-    def add(kind: str, name: str, caption: str, display: Display) -> None:
-        stem = base = f"{kind}-{slug(name)}"
-        number = 2
-        while stem.casefold() in taken:
-            stem, number = f"{base}-{number}", number + 1
-        taken.add(stem.casefold())
-        found.append((stem, caption, display))
-
+) -> Iterator[Drawn]:
+    """The figures that every run has."""
     for group in groups:
         name = f"{group.generator} on {group.benchmark}"
         order = in_order((c.estimator for c in group.columns), labels)
@@ -204,11 +213,11 @@ def _displays(
         curves = [reliability_of(group, c, protocol) for c in columns if not c.ranking_only]
         if curves:
             display = ReliabilityDisplay.of(name, curves, labels, about=MadeOf.of(group))
-            add("reliability", name, f"reliability of each estimator, {name}", display)
+            yield Drawn("reliability", name, f"reliability of each estimator, {name}", display)
         points = count_curve(group)
         if any(p.n for p in points):
             by_count = CountDisplay(name, points, MadeOf.of(group))
-            add("count", name, f"accuracy by number of divergent tokens, {name}", by_count)
+            yield Drawn("count", name, f"accuracy by number of divergent tokens, {name}", by_count)
     for name, fit in theta_fits.items():
-        add("theta", name, f"ECE and AUROC against theta, {name}", ThetaDisplay(name, fit))
-    return found
+        caption = f"ECE and AUROC against theta, {name}"
+        yield Drawn("theta", name, caption, ThetaDisplay(name, fit))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit
+from divtok.report.part import Part
 from divtok.report.write import write_report
 from divtok.stages.evaluate import Results, protocol_of, results_of
 from divtok.stages.report_age import note_report
@@ -25,6 +26,7 @@ def report(
             groups=found.groups,
             overall=found.overall,
             base_rates=found.base_rates,
+            parts=parts_of(run, config, found),
             notes=found.notes,
             disagreements=None if found.compared is None else found.compared.disagreements,
             theta_fits=theta_fits,
@@ -33,3 +35,10 @@ def report(
         )
         note_report(run)
     return found
+
+
+def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
+    """What the report says beyond calibration, in the order of its page; each where it can be."""
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = []
+    parts = (make(run, config, found) for make in makers)
+    return [part for part in parts if part is not None]
