@@ -10,7 +10,7 @@ from planning_samples import write_model
 
 import divtok
 from divtok.errors import ModelError
-from divtok.planning.model_sizes import HUB_MODELS, ModelSize, find_model
+from divtok.models.sizes import HUB_MODELS, ModelSize, find_model
 
 # V, layers, heads, kv heads, width, feed-forward width, head width; tied output layer or not
 QWEN25 = {

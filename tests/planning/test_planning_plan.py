@@ -23,9 +23,9 @@ from divtok.evidence.kinds.chain import CHAINS
 from divtok.evidence.kinds.rewards import REWARDS
 from divtok.evidence.kinds.statement import REPLIES
 from divtok.evidence.readings import READINGS
+from divtok.models.sizes import API_MODELS, HUB_MODELS, ModelSize
 from divtok.paper.recipe import ALL, TINY, NamedRun, chosen_recipes, recipes, runs_of
 from divtok.planning.benchmark_sizes import assumed_tokens
-from divtok.planning.model_sizes import API_MODELS, HUB_MODELS, ModelSize
 from divtok.planning.plan import CellPlan, Plan, as_json, make_plan
 from divtok.planning.plan_text import plan_text, totals_line
 from divtok.planning.speed import writing_hours

@@ -6,6 +6,7 @@ import numpy as np
 
 from divtok.errors import DataError
 from divtok.evaluate.curves import reliability_of
+from divtok.models.sizes import find_model
 from divtok.paper.cells import Cell, Cells
 from divtok.paper.claims.pilot import PILOT
 from divtok.paper.claims.table_claims import found_in, of_recipe
@@ -15,7 +16,6 @@ from divtok.paper.published_numbers import WHITEBOX_ESTIMATORS
 from divtok.paper.recipe import Recipe
 from divtok.paper.run_tables import Material, short
 from divtok.paper.tables import cells_of
-from divtok.planning.model_sizes import find_model
 from divtok.protocols.wording import kind_of
 from divtok.report.bars import BarsDisplay, BarSeries
 from divtok.report.figures import MadeOf, ReliabilityDisplay

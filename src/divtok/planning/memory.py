@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from divtok.planning.model_sizes import ModelSize
+from divtok.models.sizes import ModelSize
 
 if TYPE_CHECKING:
     from divtok.planning.model_shapes import ModelShape

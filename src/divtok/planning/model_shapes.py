@@ -22,8 +22,8 @@ from divtok.models.load import (
     read_config,
     resolve_dtype,
 )
+from divtok.models.sizes import DTYPE_BYTES
 from divtok.packed.parts import find_decoder, find_head
-from divtok.planning.model_sizes import DTYPE_BYTES
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from divtok.config.run import RunConfig
 from divtok.families.family import Generator
+from divtok.models.sizes import API_MODELS, FoundModel, find_model
 from divtok.planning.benchmark_sizes import assumed_tokens, problem_count
-from divtok.planning.model_sizes import API_MODELS, FoundModel, find_model
 from divtok.planning.speed import assumptions, on_cpu
 from divtok.planning.stored import Stored, read_stored
 from divtok.planning.workload import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from divtok.models.sizes import API_MODELS
 from divtok.planning.amounts import amount, many, number, size
 from divtok.planning.memory import GPU
-from divtok.planning.model_sizes import API_MODELS
 from divtok.planning.plan import CellPlan, Device, ModelPlan, Plan, RunPlan
 from divtok.planning.speed import CPU
 from divtok.planning.workload import EVIDENCE_KINDS, Work, WorkKind

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from divtok.models.sizes import HUB_MODELS, ModelSize
 from divtok.planning.memory import GPU, GPU_BYTES
-from divtok.planning.model_sizes import HUB_MODELS, ModelSize
 
 if TYPE_CHECKING:
     from divtok.planning.model_shapes import ModelShape

@@ -12,8 +12,8 @@ from typing import Literal
 
 from divtok.config.run import RunConfig
 from divtok.families.family import Generator
+from divtok.models.sizes import API_MODELS, ModelSize
 from divtok.planning.memory import GPU, fitting_rows, too_large
-from divtok.planning.model_sizes import API_MODELS, ModelSize
 from divtok.planning.speed import on_cpu, reading_hours, reply_hours, writing_hours
 from divtok.planning.stored import Stored, StoredCell
 from divtok.stages.choices import needed_evidence

@@ -2,7 +2,7 @@
 
 Hub models of the families are listed, with the counts of their published checkpoints; a model on
 this machine is measured by its own files. Loads no weights, needs no model library (unlike
-`model_shapes`, which knows more) and asks no network.
+`planning.model_shapes`, which knows more) and asks no network.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class ModelSize:
 
 
 def _listed() -> dict[str, ModelSize]:
-    """The published checkpoints of model_sizes.csv.
+    """The published checkpoints of sizes.csv.
 
     That of Qwen3-1.7B also holds the output layer, which is the embedding once more. The reward
     model is Qwen2.5-Math-7B with a value head of one output; only its trunk runs.
     """
-    table = (resources.files("divtok.planning") / "model_sizes.csv").read_text("utf-8")
+    table = (resources.files("divtok.models") / "sizes.csv").read_text("utf-8")
     return {
         row.pop("model"): ModelSize(**{name: int(count) for name, count in row.items() if count})
         for row in csv.DictReader(table.splitlines())
