@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 NOT_REACHED = "prior_not_reached"  # a kind of reason
 LARGEST_SHIFT = 700.0  # e to this is still a number
+_SAME_SHARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ class Shift:
 
     value: float | None
     reason: Reason | None = None
+
+
+def same_share(one: float | None, other: float | None) -> bool:
+    """Whether confidences are stated for the same share of right answers, rounding aside."""
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= _SAME_SHARE
 
 
 def shifted(confidence: npt.ArrayLike, shift: npt.ArrayLike) -> Floats:

@@ -1,0 +1,172 @@
+"""A policy: from which confidence on an answer is accepted, and what happens to the others.
+
+It says for whom it was made: the pair, the estimator with its parameters, and what the confidences
+are stated for. It is refused for anything else. Knows numbers and names; its file is `policy_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from divtok.errors import DataError, UsageError, command
+from divtok.records import Confidence, CountedTokens, Reason, Scalar
+from divtok.score.fitted import one_of
+from divtok.score.prior import same_share
+
+Action = Literal["accept", "abstain", "escalate"]
+Below = Literal["abstain", "escalate"]
+BELOW: tuple[Below, ...] = ("abstain", "escalate")
+QUANTILES = 101  # of the confidences that a policy keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do with an answer, and why. `to` names the model to ask instead, where one is named.
+
+    Example:
+        >>> import divtok
+        >>> divtok.Decision("accept", divtok.Reason("above", "0.95 is at least 0.9")).accepted
+        True
+    """
+
+    action: Action
+    reason: Reason
+    to: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        return self.action == "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A threshold with its promise, and all that says where it may be used.
+
+    With chance 1 - `delta`, at most `risk` of the answers at or above `threshold` are wrong, for
+    problems like those it was made on. `base_risk` is the share of wrong answers there, `coverage`
+    the share accepted, and `accepted_risk` the share of wrong ones among these, all over its
+    `responses`. `quantiles` are those of its confidences, from the lowest to the highest. `below`
+    says what happens to the other answers, `to` to which model they go. `identity` tells it from
+    others; it is None until it has a file.
+    """
+
+    threshold: float
+    risk: float
+    delta: float
+    estimator: str
+    params: Mapping[str, Scalar]
+    tokens: CountedTokens
+    pair: tuple[str, str]
+    generators: tuple[str, ...]
+    responses: int
+    problems: int
+    base_risk: float
+    coverage: float
+    accepted_risk: float
+    quantiles: tuple[float, ...]
+    prior: float | None = None
+    below: Below = "abstain"
+    to: str | None = None
+    made_of: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    divtok: str = ""
+    identity: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of("below", self.below, BELOW)
+        if self.to is not None and self.below != "escalate":
+            raise UsageError(
+                f"A model to escalate to is named ({self.to}), but answers below the threshold are "
+                "not escalated.",
+                next_step="Escalate what is below (below='escalate', --below escalate).",
+            )
+        rising = all(a <= b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False))
+        if len(self.quantiles) != QUANTILES or not rising:
+            raise DataError(f"A policy keeps {QUANTILES} rising quantiles of confidences.")
+
+    @property
+    def promise(self) -> str:
+        return (
+            f"at most {100 * self.risk:g} % of accepted answers wrong, with chance "
+            f"{100 * (1 - self.delta):g} %"
+        )
+
+
+def quantiles_of(values: Sequence[float] | np.ndarray[Any, Any]) -> tuple[float, ...]:
+    """Those that a policy keeps, of the confidences it was made on."""
+    found = np.quantile(np.asarray(values, dtype=np.float64), np.linspace(0, 1, QUANTILES))
+    return tuple(map(float, np.maximum.accumulate(found)))
+
+
+def decide(policy: Policy, found: Confidence) -> Decision:
+    """What the policy says of one answer. A confidence that is not known is never accepted.
+
+    Where servers gave bounds only, the lower one must reach the threshold.
+    """
+    limit = policy.threshold
+    if found.value is None:
+        return _withheld(policy, Reason("no_confidence", f"no confidence: {found.reason}"))
+    low = found.value if found.low is None else found.low
+    if low >= limit:
+        return Decision("accept", Reason("above", f"{_figures(found)} is at least {limit:.4g}"))
+    high = found.value if found.high is None else found.high
+    if high >= limit:
+        text = f"{_figures(found)} may be below or above {limit:.4g}"
+        return _withheld(policy, Reason("not_certain", text))
+    return _withheld(policy, Reason("below", f"{_figures(found)} is below {limit:.4g}"))
+
+
+def check_policy(
+    policy: Policy,
+    *,
+    estimator: str,
+    params: Mapping[str, Scalar],
+    tokens: CountedTokens,
+    pair: tuple[str, str],
+    prior: float | None,
+) -> None:
+    """Refuse it for other models, or for confidences that were made otherwise."""
+    wrong: list[str] = []
+    if tuple(pair) != policy.pair:
+        wrong.append(
+            f"the pair p {policy.pair[0]}, q {policy.pair[1]}; here it is p {pair[0]}, q {pair[1]}"
+        )
+    if estimator != policy.estimator:
+        wrong.append(f"the estimator '{policy.estimator}'; here it is '{estimator}'")
+    else:
+        wrong += [
+            f"{name} {_said(policy.params.get(name))}; here it is {_said(params.get(name))}"
+            for name in dict.fromkeys([*policy.params, *params])
+            if policy.params.get(name) != params.get(name)
+        ]
+    if tokens != policy.tokens:
+        wrong.append(f"the tokens '{policy.tokens}'; here they are '{tokens}'")
+    if not same_share(prior, policy.prior):
+        wrong.append(f"confidences {_stated(policy.prior)}; here they are {_stated(prior)}")
+    if wrong:
+        raise UsageError(
+            f"The policy was made for {', and for '.join(wrong)}.",
+            next_step="Score as it was made, or make one for this: "
+            f"{command('decide', 'RUN', '--risk', f'{policy.risk:g}')}",
+        )
+
+
+def _withheld(policy: Policy, reason: Reason) -> Decision:
+    return Decision(policy.below, reason, policy.to)
+
+
+def _figures(found: Confidence) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:.4g}"
+    return f"{found.low:.4g} to {found.high:.4g}"
+
+
+def _said(value: Scalar | None) -> str:
+    return "not given" if value is None else str(value)
+
+
+def _stated(prior: float | None) -> str:
+    return "as they are" if prior is None else f"stated for {100 * prior:.3g} % right"
