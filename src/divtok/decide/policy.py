@@ -1,6 +1,6 @@
 """A policy: from which confidence on an answer is accepted, and what happens to the others.
 
-It says for whom it was made: the pair, the estimator with its parameters, and what the confidences
+It says what it was made for: the pair, the estimator with its parameters, and what the confidences
 are stated for. It is refused for anything else. Knows numbers and names; its file is `policy_file`.
 """
 
@@ -43,6 +43,21 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class HowScored:
+    """What confidences were made with: all that must be the same where a policy is used.
+
+    `params` are the estimator's own, `tokens` those that could count. `prior` is the share of right
+    answers that the confidences are stated for; None where they are as the estimator gives them.
+    """
+
+    estimator: str
+    params: Mapping[str, Scalar]
+    tokens: CountedTokens
+    pair: tuple[str, str]
+    prior: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A threshold with its promise, and all that says where it may be used.
 
@@ -52,23 +67,26 @@ class Policy:
     `responses`. `quantiles` are those of its confidences, from the lowest to the highest. `below`
     says what happens to the other answers, `to` to which model they go. `identity` tells it from
     others; it is None until it has a file.
+
+    Example:
+        >>> import divtok
+        >>> run = divtok.run(family="tiny", limit=25, benchmarks=["arith-easy"], out="example")
+        >>> made = run.decide(risk=0.3, estimator="dtc_weighted")["divtok/tiny-1.6m"]
+        >>> made.policy.risk, made.policy.scored.estimator
+        (0.3, 'dtc_weighted')
     """
 
     threshold: float
     risk: float
     delta: float
-    estimator: str
-    params: Mapping[str, Scalar]
-    tokens: CountedTokens
-    pair: tuple[str, str]
-    generators: tuple[str, ...]
+    scored: HowScored
+    generator: str
     responses: int
     problems: int
     base_risk: float
     coverage: float
     accepted_risk: float
     quantiles: tuple[float, ...]
-    prior: float | None = None
     below: Below = "abstain"
     to: str | None = None
     made_of: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -101,7 +119,7 @@ def quantiles_of(values: Sequence[float] | np.ndarray[Any, Any]) -> tuple[float,
     return tuple(map(float, np.maximum.accumulate(found)))
 
 
-def decide(policy: Policy, found: Confidence) -> Decision:
+def decision_of(policy: Policy, found: Confidence) -> Decision:
     """What the policy says of one answer. A confidence that is not known is never accepted.
 
     Where servers gave bounds only, the lower one must reach the threshold.
@@ -119,33 +137,26 @@ def decide(policy: Policy, found: Confidence) -> Decision:
     return _withheld(policy, Reason("below", f"{_figures(found)} is below {limit:.4g}"))
 
 
-def check_policy(
-    policy: Policy,
-    *,
-    estimator: str,
-    params: Mapping[str, Scalar],
-    tokens: CountedTokens,
-    pair: tuple[str, str],
-    prior: float | None,
-) -> None:
+def check_policy(policy: Policy, here: HowScored) -> None:
     """Refuse it for other models, or for confidences that were made otherwise."""
-    wrong: list[str] = []
-    if tuple(pair) != policy.pair:
+    there, wrong = policy.scored, list[str]()
+    if here.pair != there.pair:
         wrong.append(
-            f"the pair p {policy.pair[0]}, q {policy.pair[1]}; here it is p {pair[0]}, q {pair[1]}"
+            f"the pair p {there.pair[0]}, q {there.pair[1]}; here it is p {here.pair[0]}, "
+            f"q {here.pair[1]}"
         )
-    if estimator != policy.estimator:
-        wrong.append(f"the estimator '{policy.estimator}'; here it is '{estimator}'")
+    if here.estimator != there.estimator:
+        wrong.append(f"the estimator '{there.estimator}'; here it is '{here.estimator}'")
     else:
         wrong += [
-            f"{name} {_said(policy.params.get(name))}; here it is {_said(params.get(name))}"
-            for name in dict.fromkeys([*policy.params, *params])
-            if policy.params.get(name) != params.get(name)
+            f"{name} {_said(there.params.get(name))}; here it is {_said(here.params.get(name))}"
+            for name in dict.fromkeys([*there.params, *here.params])
+            if there.params.get(name) != here.params.get(name)
         ]
-    if tokens != policy.tokens:
-        wrong.append(f"the tokens '{policy.tokens}'; here they are '{tokens}'")
-    if not same_share(prior, policy.prior):
-        wrong.append(f"confidences {_stated(policy.prior)}; here they are {_stated(prior)}")
+    if here.tokens != there.tokens:
+        wrong.append(f"the tokens '{there.tokens}'; here they are '{here.tokens}'")
+    if not same_share(here.prior, there.prior):
+        wrong.append(f"confidences {_stated(there.prior)}; here they are {_stated(here.prior)}")
     if wrong:
         raise UsageError(
             f"The policy was made for {', and for '.join(wrong)}.",

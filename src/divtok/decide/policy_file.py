@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from divtok.decide.policy import Policy
+from divtok.decide.policy import HowScored, Policy
 from divtok.errors import DivtokError
 from divtok.store.checked_json import CheckedJson
 
@@ -41,24 +41,26 @@ def _content(policy: Policy) -> dict[str, Any]:
 
 
 def _policy(told: Mapping[str, Any]) -> Policy:
-    p, q = told["pair"]
-    prior = told["prior"]
+    scored = told["scored"]
+    (p, q), prior = scored["pair"], scored["prior"]
     return Policy(
         threshold=float(told["threshold"]),
         risk=float(told["risk"]),
         delta=float(told["delta"]),
-        estimator=str(told["estimator"]),
-        params=dict(told["params"]),
-        tokens=told["tokens"],
-        pair=(str(p), str(q)),
-        generators=tuple(map(str, told["generators"])),
+        scored=HowScored(
+            estimator=str(scored["estimator"]),
+            params=dict(scored["params"]),
+            tokens=scored["tokens"],
+            pair=(str(p), str(q)),
+            prior=None if prior is None else float(prior),
+        ),
+        generator=str(told["generator"]),
         responses=int(told["responses"]),
         problems=int(told["problems"]),
         base_risk=float(told["base_risk"]),
         coverage=float(told["coverage"]),
         accepted_risk=float(told["accepted_risk"]),
         quantiles=tuple(map(float, told["quantiles"])),
-        prior=None if prior is None else float(prior),
         below=told["below"],
         to=None if told["to"] is None else str(told["to"]),
         made_of=dict(told["made_of"]),

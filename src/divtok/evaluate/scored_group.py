@@ -31,7 +31,8 @@ class ScoreColumn:
     `ranking_only` marks values that order responses but are no probabilities (length, count).
     `beyond` says of every response whether it is longer than the `trained_length` of the model
     behind the estimator; None where there is no such model. `prior` is the share of right answers
-    that the values are stated for, None where they are as the estimator gives them.
+    that the values are stated for, None where they are as the estimator gives them. `low` are what
+    values are at least, where a trace gave bounds only; None where none did.
     """
 
     estimator: str
@@ -41,6 +42,7 @@ class ScoreColumn:
     beyond: Sequence[bool] | None = None
     trained_length: int | None = None
     prior: float | None = None
+    low: Sequence[float | None] | None = None
 
     def __post_init__(self) -> None:
         for row, value in enumerate(self.values):
@@ -52,7 +54,14 @@ class ScoreColumn:
 
     def array(self) -> Floats:
         """[N] values, NaN where there is none."""
-        return np.array([np.nan if v is None else v for v in self.values], dtype=np.float64)
+        return _array(self.values)
+
+    def certain(self) -> Floats:
+        """[N] what values are at least: those themselves where the trace was exact."""
+        if self.low is None:
+            return self.array()
+        low = _array(self.low)
+        return np.where(np.isnan(low), self.array(), low)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +134,10 @@ class LeftOut:
     failed: int
     gold_missing: int
     verdict_missing: int = 0
+
+
+def _array(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
 
 def known_verdicts(verdict: Sequence[Verdict | str]) -> None:

@@ -248,12 +248,15 @@ class _Scores:
         shared: dict[str, str] = {}  # equal texts once
         self.empty = True
         self._priors: dict[str, dict[str, float]] = {}
-        columns = ("key", "estimator", "params", "value", "prior")
-        for key, name, params, value, prior in rows_of(run.confidences, columns):
+        self._lows: dict[str, dict[str, float]] = {}
+        columns = ("key", "estimator", "params", "value", "low", "prior")
+        for key, name, params, value, low, prior in rows_of(run.confidences, columns):
             self.empty = False
             if name not in FACTS:  # earlier versions scored them as estimators
                 self.values.setdefault(name, {})[key] = value
                 self._params.setdefault(name, {})[key] = shared.setdefault(params, params)
+                if low is not None:
+                    self._lows.setdefault(name, {})[key] = low
                 if prior is not None:
                     self._priors.setdefault(name, {})[key] = prior
         self._read_on = {name: _read_on(run, config, name) for name in self.values}
@@ -271,6 +274,7 @@ class _Scores:
             params_of: dict[str, Any] = json.loads(found)
             on, priors = self._read_on[spec.name], self._priors.get(spec.name, {})
             prior = next((priors[r.key] for r in rows if r.key in priors), None)
+            lows = self._lows.get(spec.name)
             yield ScoreColumn(
                 estimator=spec.name,
                 values=[values.get(r.key) for r in rows],
@@ -279,6 +283,7 @@ class _Scores:
                 beyond=None if on is None else [r.key in on.beyond for r in rows],
                 trained_length=None if on is None else on.trained_length,
                 prior=prior,
+                low=None if lows is None else [lows.get(r.key) for r in rows],
             )
 
     def _stated(self, params: Mapping[str, Any], prior: float | None) -> dict[str, Scalar]:

@@ -32,6 +32,7 @@ from divtok.score.registry import Estimator
 from divtok.stages.choices import named_estimators
 from divtok.stages.evaluate import protocol_of
 from divtok.stages.fits import fit_path
+from divtok.stages.made_of import made_of
 from divtok.stages.missing import check_read, not_graded
 from divtok.stages.report import report
 from divtok.stages.run import run_stages
@@ -96,7 +97,7 @@ def fit(
         tokens=config.score.tokens,
         pairs=pairs,
         generators=list(there),
-        made_of=_made_of(run, rows),
+        made_of=made_of(run, (r.benchmark for r in rows.responses)),
         divtok=divtok_version(),
     )
     return replace(found, fitted=fitted)
@@ -218,15 +219,6 @@ def _values(
             f"{command('score', run.path, 'score.prior=null')}",
         )
     return values, {name: value for name, value in found[0].items() if name != "tokens"}
-
-
-def _made_of(run: Run, rows: _Rows) -> dict[str, Any]:
-    tables = [run.trajectories, run.traces, run.grades]
-    return {
-        "run": run.id,
-        "benchmarks": list(dict.fromkeys(r.benchmark for r in rows.responses)),
-        "tables": {table.layout.name: table.identity() for table in tables},
-    }
 
 
 def _noted(found: AnyFit, pairs: int) -> AnyFit:

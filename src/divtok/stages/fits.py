@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from divtok.config.run import RunConfig
-from divtok.errors import DataError, UsageError, command
+from divtok.errors import UsageError, command
 from divtok.records import Scalar
 from divtok.score.fit_file import load_fit
 from divtok.score.fitted import PARAMETERS, Fitted, check_pair, check_parameters
 from divtok.score.registry import Estimator, bind_parameters
-from divtok.stages.stored import open_run
+from divtok.stages.kept_files import kept_file, kept_files
 from divtok.store.run import Run
 
 LEAVE_OUT = "score.fitted=null"
@@ -27,25 +27,17 @@ def fit_path(run: Run, fitted: Fitted) -> Path:
 
 def kept_fits(run: Run) -> list[Path]:
     """The files of what was fitted on a run, by name."""
-    return sorted(run.fits.glob("*.json"))
+    return kept_files(run.fits)
 
 
 def find_fit(given: str) -> Path:
     """The file of a fit: the file itself, or the one that a run holds, by its folder or name."""
-    path = Path(given)
-    if path.is_file() or path.suffix == ".json":
-        return path
-    found = kept_fits(open_run(given))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise DataError(
-            f"Nothing was fitted on the run {given} yet.",
-            next_step=f"Fit something: {command('fit', '--run', given)}",
-        )
-    raise UsageError(
-        f"The run {given} has {len(found)} fits.",
-        next_step=f"Name the file of one: {', '.join(map(str, found))}.",
+    return kept_file(
+        given,
+        lambda run: run.fits,
+        nothing=f"Nothing was fitted on the run {given} yet.",
+        several=f"The run {given} has {{}} fits.",
+        make=f"Fit something: {command('fit', '--run', given)}",
     )
 
 

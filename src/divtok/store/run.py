@@ -40,6 +40,7 @@ MANIFEST_FILE = "manifest.json"
 LOCK_FILE = ".lock"
 REPORT_FOLDER = "report"
 FITS_FOLDER = "fits"
+POLICIES_FOLDER = "policies"
 MAX_NAME_BYTES = 200
 # The last line of run.yaml: whose it is, and a checksum of the lines before it.
 _CONFIG_END = re.compile(r"# run ([0-9a-f]+), checksum ([0-9a-f]+)\n")
@@ -124,7 +125,7 @@ class Run:
         table = Table(self.path / layout.name, layout, self._require_lock, self._listing_run)
         known = self._tables.setdefault(layout.name, table)
         same = known is table or known.layout.schema.equals(layout.schema, check_metadata=True)
-        if not same or layout.name in (REPORT_FOLDER, FITS_FOLDER):
+        if not same or layout.name in (REPORT_FOLDER, FITS_FOLDER, POLICIES_FOLDER):
             raise UsageError(
                 f"The name '{layout.name}' of a table is taken in every run.",
                 next_step="Give the table of the package that brings it another name.",
@@ -145,6 +146,11 @@ class Run:
     def fits(self) -> Path:
         """The folder of what was fitted on the run, a file each."""
         return self.path / FITS_FOLDER
+
+    @property
+    def policies(self) -> Path:
+        """The folder of the policies that were made on the run, a file each."""
+        return self.path / POLICIES_FOLDER
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:

@@ -1,0 +1,43 @@
+"""A test of a risk on all samples of independent problems, which may be as alike as they like.
+
+Somebody who holds that the risk is lower bets against "it is this high or higher" on every problem:
+of a stake of 1, a problem gives 1 - b (wrong - risk * accepted) back, where `accepted` and `wrong`
+are the shares of its samples that are accepted, and wrong as well. Were the risk as high, nobody
+would gain on average, and so capital of 1 / delta or more has a chance of at most delta (Ville;
+Waudby-Smith and Ramdas, 2024). The capital is spread evenly over a few stakes, settled beforehand.
+Knows shares only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from divtok.evaluate.metrics import Floats
+
+# As shares of the highest stake, at which a problem with wrong samples alone takes everything. The
+# best for a risk of half of what is tested is 0.5, and for one of a fifth of it 0.8.
+_STAKES = np.array([0.4, 0.6, 0.8])
+_LARGEST = 700.0  # e to this is still a number
+
+
+def chance_of_bets(accepted: Floats, wrong: Floats, risk: float) -> float:
+    """A p-value of "of accepted answers at least this share is wrong", from shares [P]."""
+    gains = (risk * accepted - wrong) / (1 - risk)
+    logs = np.log1p(_STAKES[:, None] * gains).sum(axis=1)
+    capital = float(np.exp(np.clip(logs, -_LARGEST, _LARGEST)).mean())
+    return min(1.0, 1.0 / capital) if capital > 0 else 1.0
+
+
+def highest_share_by_bets(accepted: Floats, wrong: Floats, chance: float) -> float:
+    """Whatever the risk is, it is above this with at most this chance.
+
+    The capital only grows with the risk that is bet against.
+    """
+    low, high = 0.0, 1.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if chance_of_bets(accepted, wrong, middle) > chance:
+            low = middle
+        else:
+            high = middle
+    return high

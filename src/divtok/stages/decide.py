@@ -1,0 +1,118 @@
+"""confidences and grades -> policies: from which confidence on an answer may be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from divtok.config.made_with import divtok_version
+from divtok.config.run import RunConfig
+from divtok.decide.offer import Offer, answers_of, offer_of, policy_of
+from divtok.decide.policy import Below, HowScored
+from divtok.decide.policy_file import save_policy
+from divtok.errors import DataError, StoreError, UsageError
+from divtok.evaluate.scored_group import PRIOR_FROM, ScoreColumn, ScoredGroup
+from divtok.progress import say
+from divtok.score.prior import same_share
+from divtok.stages.evaluate import groups_of
+from divtok.stages.facts import Facts
+from divtok.stages.made_of import made_of
+from divtok.stages.policies import policy_path
+from divtok.stages.show import usual_estimator
+from divtok.store.run import Run
+
+# Risks that are shown of every estimator where none is asked for.
+USUAL_RISKS = (0.01, 0.05, 0.10)
+USUAL_DELTA = 0.1
+
+Groups = Mapping[str, Sequence[ScoredGroup]]  # generator -> its benchmarks
+
+
+def decide(
+    run: Run,
+    config: RunConfig,
+    *,
+    risk: float,
+    delta: float = USUAL_DELTA,
+    estimator: str | None = None,
+    generator: str | None = None,
+    below: Below = "abstain",
+    to: str | None = None,
+    seed: int = 0,
+) -> dict[str, Offer]:
+    """generator -> what can be promised of it, over all benchmarks of the run; writes nothing.
+
+    A policy is for one pair, so each generator gets one of its own.
+    """
+    name = usual_estimator(run, Facts(run, config), estimator)
+    groups = by_generator(groups_of(run, config))
+    if generator is not None and generator not in groups:
+        raise UsageError(
+            f"The run {run.path} has no graded response of '{generator}'.",
+            next_step=f"It has those of: {', '.join(groups)}.",
+        )
+    chosen = {g: of for g, of in groups.items() if generator in (None, g)}
+    found: dict[str, Offer] = {}
+    for writer, of in chosen.items():
+        answers = answers_of(of, name)
+        offer = offer_of(answers, risk=risk, delta=delta, seed=seed)
+        policy = policy_of(
+            offer,
+            answers,
+            _how_scored(run, config, writer, of, name),
+            generator=writer,
+            below=below,
+            to=to,
+            made_of={**made_of(run, (group.benchmark for group in of)), "seed": seed},
+            divtok=divtok_version(),
+        )
+        found[writer] = replace(offer, policy=policy)
+    return found
+
+
+def keep(run: Run, offers: Mapping[str, Offer]) -> dict[str, Offer]:
+    """Keep their policies with the run; where nothing can be written, say so and go on."""
+    found = dict(offers)
+    try:
+        with run.lock():
+            for generator, offer in offers.items():
+                if offer.policy is not None:
+                    kept = save_policy(offer.policy, policy_path(run, offer.policy))
+                    found[generator] = replace(offer, policy=kept)
+    except StoreError as error:
+        say(f"decide: not kept with the run: {error.what}")
+    return found
+
+
+def by_generator(groups: Sequence[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
+    """The groups of each generator, in the order of the run."""
+    found: dict[str, list[ScoredGroup]] = {}
+    for group in groups:
+        found.setdefault(group.generator, []).append(group)
+    return found
+
+
+def _how_scored(
+    run: Run, config: RunConfig, generator: str, groups: Sequence[ScoredGroup], estimator: str
+) -> HowScored:
+    """What the generator's confidences were made with, the same on all benchmarks."""
+    columns = [next(c for c in group.columns if c.estimator == estimator) for group in groups]
+    first, own = columns[0], [_own_params(column) for column in columns]
+    if any(
+        params != own[0] or not same_share(c.prior, first.prior)
+        for params, c in zip(own, columns, strict=True)
+    ):
+        raise DataError(
+            f"The confidences of '{estimator}' in {run.path} are made otherwise on each benchmark "
+            "(a share of right answers, or parameters of their own), so that no threshold means "
+            "the same on all of them.",
+            next_step="Score the run without it (score.prior=null), or with another estimator.",
+        )
+    pair = config.scored_pairs()[generator]
+    return HowScored(estimator, own[0], config.score.tokens, pair, first.prior)
+
+
+def _own_params(column: ScoreColumn) -> dict[str, float | int | str | bool]:
+    """Without what evaluation adds to them, and what is kept beside them."""
+    added = ("prior", PRIOR_FROM, "tokens")
+    return {name: value for name, value in column.params.items() if name not in added}

@@ -1,0 +1,161 @@
+"""Policies of a run: where their files are, and what one says of a run's responses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from divtok.config.run import RunConfig
+from divtok.decide.likeness import unlike
+from divtok.decide.policy import Decision, HowScored, Policy, check_policy, decision_of
+from divtok.decide.policy_file import load_policy
+from divtok.errors import UsageError, command
+from divtok.evaluate.resampling import problem_numbers
+from divtok.evaluate.share_interval import share_interval
+from divtok.records import Confidence, Interval, Reason, Scalar, Verdict
+from divtok.report.text import slug
+from divtok.stages.kept_files import kept_file
+from divtok.store.columns import reason_of
+from divtok.store.responses import Response, rows_of, stored_responses
+from divtok.store.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a policy says of one response of a run. `correct` is None where that is not known."""
+
+    response: Response
+    confidence: Confidence
+    decision: Decision
+    correct: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Applied:
+    """What a policy says of a run's responses by its pair, in the order of the run.
+
+    `warning` says why its promise may not hold here; None where nothing speaks against it.
+    `wrong` is the share of wrong ones among the accepted responses whose grade is known, `graded`
+    how many those are; its interval is over whole problems.
+    """
+
+    policy: Policy
+    rows: tuple[Decided, ...]
+    warning: Reason | None
+    graded: int
+    wrong: float | None
+    wrong_interval: Interval | None
+
+    @property
+    def actions(self) -> Mapping[str, int]:
+        """How many responses each action is for."""
+        return Counter(row.decision.action for row in self.rows)
+
+
+def policy_path(run: Run, policy: Policy) -> Path:
+    name = f"{policy.scored.estimator}-{slug(policy.generator)}-risk-{100 * policy.risk:g}"
+    return run.policies / f"{name}.json"
+
+
+def find_policy(given: str) -> Policy:
+    """The policy of a file, or the one that a run holds, by its folder or name."""
+    return load_policy(
+        kept_file(
+            given,
+            lambda run: run.policies,
+            nothing=f"No policy was made on the run {given} yet.",
+            several=f"The run {given} has {{}} policies.",
+            make=f"Make one: {command('decide', given, '--risk', '0.05')}",
+        )
+    )
+
+
+def apply_policy(run: Run, config: RunConfig, policy: Policy) -> Applied:
+    """Its decision on every response that its pair has read; refused for another pair."""
+    pairs = {g: pair for g, pair in config.scored_pairs().items() if pair == policy.scored.pair}
+    if not pairs:
+        read_by = "; ".join(f"p {p}, q {q}" for p, q in set(config.scored_pairs().values()))
+        p, q = policy.scored.pair
+        raise UsageError(
+            f"The policy was made for the pair p {p}, q {q}; here it is {read_by or 'none'}.",
+            next_step="Make one for this run: "
+            f"{command('decide', run.path, '--risk', f'{policy.risk:g}')}",
+        )
+    verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
+    responses = stored_responses(run)
+    rows = tuple(
+        Decided(
+            responses[found.key],
+            found,
+            decision_of(policy, found),
+            _right(responses[found.key], verdicts.get(found.key)),
+        )
+        for found in _confidences(run, config, policy, responses, pairs)
+    )
+    if not rows:
+        raise UsageError(
+            f"The run {run.path} was not scored by '{policy.scored.estimator}', which the policy "
+            "is for.",
+            next_step="Score it: "
+            f"{command('score', run.path, f'score.estimators=[{policy.scored.estimator}]')}",
+        )
+    values = [row.confidence.value for row in rows if row.confidence.value is not None]
+    problems = problem_numbers([f"{r.response.benchmark} {r.response.problem_id}" for r in rows])
+    accepted = np.array([r.decision.accepted and r.correct is not None for r in rows], dtype=bool)
+    wrong = np.array([r.correct is False for r in rows], dtype=bool)[accepted]
+    return Applied(
+        policy,
+        rows,
+        unlike(policy, values, len(np.unique(problems))),
+        graded=len(wrong),
+        wrong=float(wrong.mean()) if len(wrong) else None,
+        wrong_interval=share_interval(wrong, problems[accepted]) if len(wrong) else None,
+    )
+
+
+def _confidences(
+    run: Run,
+    config: RunConfig,
+    policy: Policy,
+    responses: Mapping[str, Response],
+    pairs: Mapping[str, tuple[str, str]],
+) -> Iterator[Confidence]:
+    """Those of the policy's estimator and pair, each held against what the policy was made for."""
+    checked: set[tuple[str, float | None]] = set()
+    columns = ("key", "estimator", "params", "value", "low", "high", "prior")
+    reasons = ("reason", "reason_kind")
+    for key, name, params, value, low, high, prior, *why in rows_of(
+        run.confidences, columns + reasons
+    ):
+        generator = responses[key].generator
+        if name != policy.scored.estimator or generator not in pairs:
+            continue
+        given: dict[str, Scalar] = json.loads(params)
+        if value is not None and (params, prior) not in checked:
+            check_policy(policy, _how(config, policy, given, pairs[generator], prior))
+            checked.add((params, prior))
+        yield Confidence(key, name, given, value, reason_of(*why), low, high, prior)
+
+
+def _how(
+    config: RunConfig,
+    policy: Policy,
+    params: Mapping[str, Any],
+    pair: tuple[str, str],
+    prior: float | None,
+) -> HowScored:
+    own = {name: value for name, value in params.items() if name != "tokens"}
+    return HowScored(policy.scored.estimator, own, config.score.tokens, pair, prior)
+
+
+def _right(response: Response, verdict: str | None) -> bool | None:
+    """As policies are made: a response without an answer is none that may be accepted."""
+    if response.truncated:
+        return False
+    return None if verdict in (None, Verdict.UNDETERMINED) else verdict == Verdict.CORRECT
