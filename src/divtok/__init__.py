@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.deciding import decide, load_policy, save_policy
     from divtok.api.distilled import distil
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
     from divtok.api.fitting import fit
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.tables import Records
+    from divtok.decide.offer import Offer
+    from divtok.decide.policy import Decision, Policy
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
@@ -57,11 +60,14 @@ if TYPE_CHECKING:
 _HOME = {
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
+    "Decision": "divtok.decide.policy",
     "Distilled": "divtok.distilling.facts",
     "DivtokError": "divtok.errors",
     "Evaluation": "divtok.records",
     "Grade": "divtok.records",
+    "Offer": "divtok.decide.offer",
     "Pair": "divtok.trace.pair",
+    "Policy": "divtok.decide.policy",
     "Problem": "divtok.records",
     "Records": "divtok.api.tables",
     "Result": "divtok.api.result",
@@ -77,6 +83,7 @@ _HOME = {
     "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
+    "decide": "divtok.api.deciding",
     "distil": "divtok.api.distilled",
     "ece": "divtok.api.figures",
     "estimator": "divtok.score.registry",
@@ -90,22 +97,27 @@ _HOME = {
     "import_files": "divtok.api.runs",
     "jsd_bits": "divtok.divergences.arithmetic",
     "load_pair": "divtok.api",
+    "load_policy": "divtok.api.deciding",
     "load_server_pair": "divtok.trace.topk.server_pair",
     "ls": "divtok.api.listing",
     "natural_auroc": "divtok.api.figures",
     "natural_ece": "divtok.api.figures",
     "run": "divtok.api.runs",
+    "save_policy": "divtok.api.deciding",
     "sweep": "divtok.api.figures",
 }
 
 __all__ = [
     "Confidence",
     "Confidences",
+    "Decision",
     "Distilled",
     "DivtokError",
     "Evaluation",
     "Grade",
+    "Offer",
     "Pair",
+    "Policy",
     "Problem",
     "Records",
     "Result",
@@ -121,6 +133,7 @@ __all__ = [
     "auroc",
     "confidence",
     "confidences",
+    "decide",
     "distil",
     "ece",
     "estimator",
@@ -134,16 +147,18 @@ __all__ = [
     "import_files",
     "jsd_bits",
     "load_pair",
+    "load_policy",
     "load_server_pair",
     "ls",
     "natural_auroc",
     "natural_ece",
     "run",
+    "save_policy",
     "sweep",
 ]
 
 # Functions that share their name with the folder of their code.
-_ALSO_FOLDERS = ("evaluate", "grade")
+_ALSO_FOLDERS = ("decide", "evaluate", "grade")
 
 
 class _Package(ModuleType):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from divtok.api.result import Result, Token
-from divtok.api.scoring import FitLike, Scoring, not_text
+from divtok.api.scoring import FitLike, PolicyLike, Scoring, not_text
 from divtok.errors import NothingScoredError, UsageError
 from divtok.families.family import FAMILIES, families_of
 from divtok.models.load import DType
@@ -91,10 +91,11 @@ def confidence(
     pair: Pair | ServerPair,
     theta: float | None = None,
     generator: str | None = None,
-    estimator: str = "dtc_lin",
+    estimator: str | None = None,
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
     prior: float | None = None,
+    policy: PolicyLike | None = None,
     **parameters: Scalar,
 ) -> Result:
     """How far to trust `response` as an answer to `question`.
@@ -112,9 +113,13 @@ def confidence(
     refused. A map knows how many answers were right where it was fitted; with `prior`, how many are
     here, its confidences are stated for that.
 
-    `parameters` are the estimator's own, such as n=12. For many responses, `confidences` is faster.
-    The last few responses that a pair of models has read are kept with it: another estimator or
-    theta reads none of them again.
+    `policy` is what `decide` gave, its file, or the run that holds it: `decision` then says whether
+    to accept the answer, and why. It brings its estimator, theta and parameters; one for another
+    pair, estimator or parameters is refused.
+
+    `estimator` is by default dtc_lin, and `parameters` are its own, such as n=12. For many
+    responses, `confidences` is faster. The last few responses that a pair of models has read are
+    kept with it: another estimator or theta reads none of them again.
 
     Example:
         >>> import divtok
@@ -133,11 +138,12 @@ def confidence(
         pair,
         theta=theta,
         generator=generator,
-        estimators=[estimator],
+        estimators=estimator,
         parameters=parameters,
         tokens=tokens,
         fitted=fitted,
         prior=prior,
+        policy=policy,
     )
     if not response.strip():
         raise nothing_scored(NO_TEXT)

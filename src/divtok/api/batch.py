@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 from divtok.api import NO_TEXT
 from divtok.api.result import Result
 from divtok.api.rows import RowsLike, cells
-from divtok.api.scoring import FitLike, Scored, Scoring, not_text
+from divtok.api.scoring import FitLike, PolicyLike, Scored, Scoring, not_text
 from divtok.api.tables import Shown
+from divtok.decide.likeness import unlike
+from divtok.decide.policy import Decision
 from divtok.errors import DataError, DivtokError, ModelError, ResourceError, UsageError
 from divtok.progress import track
 from divtok.protocols.encode import prompt_ids
@@ -101,6 +104,11 @@ class Confidences(Shown):
         """The numbers of each token; None where a response was not read, or traces not kept."""
         return [row.trace for row in self.rows]
 
+    @property
+    def decisions(self) -> list[Decision | None]:
+        """What the policy says of each row; None where none was given."""
+        return [self.scoring.decision(row) for row in self.rows]
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -134,7 +142,8 @@ class Confidences(Shown):
     def to_polars(self) -> pl.DataFrame:
         """A row for each row: a column for each estimator, then count, tokens and reason.
 
-        Where servers gave bounds only, NAME_low and NAME_high, count_low and count_high follow.
+        Where servers gave bounds only, NAME_low and NAME_high, count_low and count_high follow, and
+        with a policy its `action`.
         """
         import polars as pl
 
@@ -153,6 +162,9 @@ class Confidences(Shown):
         for column, field in whole.items():
             values = [None if c is None else getattr(c, field) for c in counts]
             columns[column] = pl.Series(values, dtype=pl.Int64)
+        if self.scoring.policy is not None:
+            actions = [None if one is None else one.action for one in self.decisions]
+            columns["action"] = pl.Series(actions, dtype=pl.String)
         reasons = ["; ".join(_distinct_reasons(row)) or None for row in self.rows]
         return pl.DataFrame({**columns, "reason": pl.Series(reasons, dtype=pl.String)})
 
@@ -175,7 +187,7 @@ def confidences(
     pair: Pair | ServerPair,
     theta: float | None = None,
     generator: str | None = None,
-    estimator: str | Sequence[str] = "dtc_lin",
+    estimator: str | Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     batch: int = ROWS_AT_ONCE,
     keep_traces: bool = True,
@@ -183,6 +195,7 @@ def confidences(
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
     prior: float | None = None,
+    policy: PolicyLike | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """How far to trust each of many responses as an answer to its question.
@@ -192,7 +205,9 @@ def confidences(
     has one entry for each row, in order. A row that cannot be scored has None and a reason: one row
     never ends the call.
 
-    `theta`, `generator`, `tokens`, `fitted`, `prior` and `parameters` are those of `confidence`.
+    `theta`, `generator`, `tokens`, `fitted`, `prior`, `policy` and `parameters` are those of
+    `confidence`; with a policy there is a Python warning where these confidences look unlike those
+    that it was made on.
     Several estimators read a response once, and each takes the parameters it has. Rows are read
     `batch` at a time, as many tokens at once as memory allows. Numbers of rows that were read
     together differ from those of a row alone by rounding, some 1e-5 bits. The traces that
@@ -208,7 +223,7 @@ def confidences(
         (1, True)
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
+    asked = ask(estimators=estimator, tokens=tokens, fitted=fitted, prior=prior, policy=policy)
     return _confidences(asked, rows, columns, batch, keep_traces, progress)
 
 
@@ -218,7 +233,7 @@ async def aconfidences(
     pair: Pair | ServerPair,
     theta: float | None = None,
     generator: str | None = None,
-    estimator: str | Sequence[str] = "dtc_lin",
+    estimator: str | Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     batch: int = ROWS_AT_ONCE,
     keep_traces: bool = True,
@@ -226,6 +241,7 @@ async def aconfidences(
     tokens: CountedTokens = "reasoning",
     fitted: FitLike | None = None,
     prior: float | None = None,
+    policy: PolicyLike | None = None,
     **parameters: Scalar,
 ) -> Confidences:
     """`confidences` in a thread, so that an event loop goes on meanwhile.
@@ -242,7 +258,7 @@ async def aconfidences(
         True
     """
     ask = partial(Scoring.of, pair, theta=theta, generator=generator, parameters=parameters)
-    asked = ask(estimators=_names(estimator), tokens=tokens, fitted=fitted, prior=prior)
+    asked = ask(estimators=estimator, tokens=tokens, fitted=fitted, prior=prior, policy=policy)
     stop = threading.Event()
     work = partial(_confidences, asked, rows, columns, batch, keep_traces, progress, stop)
     try:
@@ -250,10 +266,6 @@ async def aconfidences(
     except asyncio.CancelledError:
         stop.set()
         raise
-
-
-def _names(estimator: str | Sequence[str]) -> Sequence[str]:
-    return [estimator] if isinstance(estimator, str) else estimator
 
 
 def _confidences(
@@ -280,7 +292,13 @@ def _confidences(
             if advance is not None:
                 advance(len(scored))
     asked.warn(stacklevel=4)
-    return Confidences(asked, found)
+    made = Confidences(asked, found)
+    if asked.policy is not None:
+        values = made[asked.policy.scored.estimator].values
+        why = unlike(asked.policy, [value for value in values if value is not None])
+        if why is not None:
+            warnings.warn(f"{why[0].upper()}{why[1:]}.", stacklevel=3)
+    return made
 
 
 def _batch(asked: Scoring, start: int, given: Sequence[tuple[Any, ...] | Reason]) -> list[Scored]:

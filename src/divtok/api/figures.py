@@ -63,19 +63,13 @@ def evaluate(
         >>> found.auroc, found.natural_auroc, found.excluded_by["unscored"]
         (0.75, 0.75, 1)
     """
-    columns = _columns(confidences)
-    verdicts = [_verdict(outcome) for outcome in correct]
-    n = len(verdicts)
-    ids = [str(row) for row in range(n)] if problem_ids is None else [str(i) for i in problem_ids]
-    group = ScoredGroup(
+    group = group_of(
+        confidences,
+        correct,
+        problem_ids,
+        truncated=truncated,
         benchmark=benchmark,
         generator=generator,
-        problem_id=ids,
-        verdict=verdicts,
-        truncated=[False] * n if truncated is None else _truncated(truncated),
-        length=[0] * n,
-        count=[None] * n,
-        columns=columns,
     )
     protocol = Protocol(draws=draws, cap=cap, bins=bins, resamples=resamples)
     return Records(Evaluation, evaluate_group(group, protocol), shown=FIGURES)
@@ -203,6 +197,32 @@ def sweep(
     return Records(SweptRow, rows)
 
 
+def group_of(
+    confidences: Values | Mapping[str, Values],
+    correct: Outcomes,
+    problem_ids: Iterable[str] | None = None,
+    *,
+    truncated: Iterable[bool] | None = None,
+    benchmark: str = "rows",
+    generator: str = "",
+) -> ScoredGroup:
+    """Rows of somebody's own as one group; without `problem_ids` each row is a problem."""
+    columns = _columns(confidences)
+    verdicts = [_verdict(outcome) for outcome in correct]
+    n = len(verdicts)
+    ids = [str(row) for row in range(n)] if problem_ids is None else [str(i) for i in problem_ids]
+    return ScoredGroup(
+        benchmark=benchmark,
+        generator=generator,
+        problem_id=ids,
+        verdict=verdicts,
+        truncated=[False] * n if truncated is None else _truncated(truncated),
+        length=[0] * n,
+        count=[None] * n,
+        columns=columns,
+    )
+
+
 def _several(given: Any) -> list[Any]:
     """One value, or several."""
     one = isinstance(given, str) or not isinstance(given, Iterable)
@@ -218,7 +238,8 @@ def _columns(given: Values | Mapping[str, Values]) -> list[ScoreColumn]:
 
 def _column(name: str, values: Values) -> ScoreColumn:
     if isinstance(values, Confidences):
-        return ScoreColumn(name, values.values, values.params)
+        low = [None if bounds is None else bounds[0] for bounds in values.bounds]
+        return ScoreColumn(name, values.values, values.params, low=low)
     return ScoreColumn(name, _numbers(values))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import SupportsIndex, overload
 
+from divtok.decide.policy import Decision
 from divtok.records import Scalar, Trace
 from divtok.report.marks import NOT_KNOWN, marked, summary, with_newlines_seen
 from divtok.score.estimators.guarded import GUARD
@@ -152,13 +153,22 @@ class Result:
     count_bounds: tuple[int, int] | None = None
     # The share of right answers that the value is stated for; None: as the estimator gives it.
     prior: float | None = None
+    # What a policy says of it, where one was given.
+    decision: Decision | None = None
 
     def __repr__(self) -> str:
-        return f"<Result: {self.estimator} {self.value:.3f}{self._stated()}, {_told(self.tokens)}>"
+        decided = "" if self.decision is None else f", {self.decision.action}"
+        told = f"{self.estimator} {self.value:.3f}{self._stated()}{decided}"
+        return f"<Result: {told}, {_told(self.tokens)}>"
 
     def _repr_html_(self) -> str:
         view = self.tokens.to_html()
-        return f"<p>{self.estimator}: <b>{self.value:.3f}</b>{self._stated()}</p>{view}"
+        decided = ""
+        if self.decision is not None:
+            import html
+
+            decided = f"; {self.decision.action}: {html.escape(self.decision.reason)}"
+        return f"<p>{self.estimator}: <b>{self.value:.3f}</b>{self._stated()}{decided}</p>{view}"
 
     def _stated(self) -> str:
         return how_stated(self.params, self.prior)

@@ -28,6 +28,11 @@ from divtok.store.verify import Checked
 if TYPE_CHECKING:
     import polars as pl
 
+    from divtok.api.scoring import PolicyLike
+    from divtok.decide.offer import Offer
+    from divtok.decide.policy import Below
+    from divtok.stages.policies import Applied
+
 Settings: TypeAlias = Mapping[str, Any]
 Verdicts: TypeAlias = Literal["ours", "theirs", "both"]
 Pairs: TypeAlias = Mapping[str, tuple[str, str]]
@@ -208,6 +213,48 @@ class Run(Shown):
         found = fit(self._run, config, what=what, estimator=estimator, target=target)
         keep(self._run, found)
         return found
+
+    def decide(
+        self,
+        *,
+        risk: float,
+        delta: float = 0.1,
+        estimator: str | None = None,
+        generator: str | None = None,
+        below: Below = "abstain",
+        to: str | None = None,
+        seed: int = 0,
+    ) -> dict[str, Offer]:
+        """`divtok decide`: generator -> what can be promised; its policy is kept in `policies`.
+
+        The words are those of `divtok.decide`. Each generator has a pair, so a policy, of its own.
+        """
+        from divtok.stages import decide as stage
+
+        offers = stage.decide(
+            self._run,
+            self._config(),
+            risk=risk,
+            delta=delta,
+            estimator=estimator,
+            generator=generator,
+            below=below,
+            to=to,
+            seed=seed,
+        )
+        return stage.keep(self._run, offers)
+
+    def apply(self, policy: PolicyLike) -> Applied:
+        """`divtok decide --policy`: what a policy says of each response by its pair.
+
+        Gives the rows with their decisions, how many each action is for, how many of the accepted
+        are wrong where they are graded, and a warning where the confidences look unlike those that
+        the policy was made on.
+        """
+        from divtok.api.scoring import policy_of
+        from divtok.stages.policies import apply_policy
+
+        return apply_policy(self._run, self._config(), policy_of(policy))
 
     def report(self) -> Path:
         """`divtok report`: write tables and figures, and say where."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from divtok.api.readings import READINGS
 from divtok.api.result import Result, Token, Tokens
+from divtok.decide.policy import Decision, HowScored, Policy, check_policy, decision_of
 from divtok.divergences.divergence import further
 from divtok.errors import UsageError, did_you_mean
 from divtok.evidence.kind import EVIDENCE
@@ -45,6 +46,7 @@ from divtok.score.registry import Estimator, bind_parameters, check_names, check
 from divtok.score.scoring import named_parameters, score_evidence
 from divtok.score.sets import one_estimator
 from divtok.stages.fits import find_fit
+from divtok.stages.policies import find_policy
 from divtok.trace.batches import Row
 from divtok.trace.budget import Budget
 from divtok.trace.listener import Read
@@ -53,8 +55,11 @@ from divtok.trace.pair_warnings import Tally, warnings_by_traces
 from divtok.trace.spans import token_texts
 from divtok.trace.topk.server_pair import ServerPair
 
-# What was fitted, its file, or the run that holds it.
+DEFAULT = "dtc_lin"  # who scores where nobody is named
+
+# What was fitted, its file, or the run that holds it; and likewise a policy.
 FitLike: TypeAlias = "Fitted | str | Path"
+PolicyLike: TypeAlias = "Policy | str | Path"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +86,7 @@ class Scoring:
     tokens: CountedTokens = "reasoning"  # which of a response's can count
     fitted: Fitted | None = None
     prior: float | None = None  # the share of right answers that a mapped confidence is stated for
+    policy: Policy | None = None
     budget: Budget = field(default_factory=Budget)
 
     @classmethod
@@ -90,11 +96,12 @@ class Scoring:
         *,
         theta: float | None,
         generator: str | None,
-        estimators: Sequence[str],
+        estimators: str | Sequence[str] | None,
         parameters: Mapping[str, Scalar],
         tokens: CountedTokens = "reasoning",
         fitted: FitLike | None = None,
         prior: float | None = None,
+        policy: PolicyLike | None = None,
     ) -> Scoring:
         """Everything that can be refused before a token is read is refused here."""
         if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -102,7 +109,11 @@ class Scoring:
         fit = None if fitted is None else fit_of(fitted)
         if prior is not None:
             check_prior(prior, fit)
-        names, common = list(dict.fromkeys(estimators)), parameters
+        rules = None if policy is None else policy_of(policy)
+        names = list(dict.fromkeys(named(estimators, rules)))
+        if rules is not None:
+            theta, parameters = with_policy(rules, names, theta, parameters)
+        common = parameters
         if fit is not None:
             check_fit(fit, names, (pair.p.name, pair.q.name))
             theta, parameters = with_fitted(fit, theta, parameters)
@@ -128,7 +139,7 @@ class Scoring:
             bound = next(bound for spec, bound in chosen if spec.name == fit.estimator)
             check_parameters(fit, bound, tokens, how="leave out the fit")
         listeners = [EVIDENCE.get(kind).alone() for kind in kinds]
-        return cls(
+        made = cls(
             pair,
             theta,
             chosen,
@@ -141,7 +152,11 @@ class Scoring:
             tokens,
             fit,
             prior,
+            rules,
         )
+        if rules is not None:
+            check_policy(rules, made.how_scored(names.index(rules.scored.estimator)))
+        return made
 
     def row(self, key: str, question: str, response: str) -> Row:
         """The tokens to read: the response in those of p's tokenizer, behind p's own prompt."""
@@ -195,6 +210,23 @@ class Scoring:
             return given
         return mapped_params(fit, given)
 
+    def how_scored(self, place: int) -> HowScored:
+        """What the confidences of the estimator at this place are made with."""
+        spec, _ = self.chosen[place]
+        fit, stated = self.fitted, None
+        if fit is not None and fit.map is not None and fit.estimator == spec.name:
+            stated = fit.prior if self.prior is None else self.prior
+        pair = (self.pair.p.name, self.pair.q.name)
+        return HowScored(spec.name, dict(self.params(place)), self.tokens, pair, stated)
+
+    def decision(self, scored: Scored) -> Decision | None:
+        """What the policy says of a response; None without one."""
+        if self.policy is None:
+            return None
+        name = self.policy.scored.estimator
+        found = next(found for found in scored.confidences if found.estimator == name)
+        return decision_of(self.policy, found)
+
     def _mapped(self, found: Confidence) -> Confidence:
         if self.fitted is None or self.fitted.estimator != found.estimator:
             return found
@@ -234,6 +266,7 @@ class Scoring:
             bounds=bounds,
             count_bounds=None if few is None or many is None else (few, many),
             prior=found.prior,
+            decision=self.decision(scored),
         )
 
 
@@ -251,6 +284,43 @@ def _tokens(texts: Sequence[str], trace: Trace, theta: float, guard: float) -> T
     nats = nothing if excess is None else excess.tolist()
     rows = zip(texts, trace.jsd_bits.tolist(), divergent, marks, nats, strict=True)
     return Tokens((Token(*row) for row in rows), theta, guard)
+
+
+def policy_of(given: PolicyLike) -> Policy:
+    """A policy as it is, or of a file or of the run that holds one."""
+    return given if isinstance(given, Policy) else find_policy(str(given))
+
+
+def named(estimators: str | Sequence[str] | None, policy: Policy | None) -> Sequence[str]:
+    """Who scores: what is named; else the policy's own estimator; else dtc_lin."""
+    if estimators is None:
+        return [DEFAULT if policy is None else policy.scored.estimator]
+    names = [estimators] if isinstance(estimators, str) else list(estimators)
+    if policy is not None and policy.scored.estimator not in names:
+        raise UsageError(
+            f"The policy is for the estimator '{policy.scored.estimator}'; here it is "
+            f"{', '.join(names)}.",
+            next_step="Name that one, too, or leave the estimator to the policy.",
+        )
+    return names
+
+
+def with_policy(
+    policy: Policy,
+    names: Sequence[str],
+    theta: float | None,
+    parameters: Mapping[str, Scalar],
+) -> tuple[float | None, Mapping[str, Scalar]]:
+    """Theta and parameters, with those that the policy was made with where none are given.
+
+    What a map adds to them is not given: the map is, as a fit. Of several estimators each gets what
+    is given alone.
+    """
+    own = {k: v for k, v in policy.scored.params.items() if k not in ("map", "map_of")}
+    made_theta = own.pop("theta", None)
+    if theta is None and made_theta is not None:
+        theta = float(made_theta)
+    return theta, ({**own, **parameters} if len(names) == 1 else parameters)
 
 
 def fit_of(given: FitLike) -> Fitted:

@@ -6,6 +6,7 @@ import typer
 
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
+from divtok.cli.decide import decide
 from divtok.cli.demo import demo
 from divtok.cli.distil import distil
 from divtok.cli.evaluate import evaluate
@@ -47,6 +48,7 @@ app.command("gather")(gather)
 app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
+app.command("decide")(decide)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

@@ -26,6 +26,7 @@ from divtok.strict_yaml import parse_yaml
 if TYPE_CHECKING:
     from divtok.api import Result
     from divtok.api.scoring import Scored
+    from divtok.decide.policy import Decision
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair
 
@@ -62,7 +63,9 @@ def confidence(
             help="Who wrote the response; where it is P of --pair, theta is the white-box one."
         ),
     ] = None,
-    estimator: Annotated[str, typer.Option(help="How to score it.")] = "dtc_lin",
+    estimator: Annotated[
+        str | None, typer.Option(help="How to score it; by default as a policy says, or dtc_lin.")
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,6 +91,13 @@ def confidence(
         float | None,
         typer.Option(
             help="The share of answers that are right here, where a map of --fitted is for another."
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|RUN",
+            help="Say what this policy of 'divtok decide' does with it: its file, or the run.",
         ),
     ] = None,
     dtype: DTypesOption = "auto",
@@ -124,8 +134,18 @@ def confidence(
             "There is one response, not a stream of rows.", next_step="Leave out --batch."
         )
     parameters = _parameters(param or [])
-    _check(estimator, theta, parameters)
     p, q = _names(pair, family)
+    rules = None
+    if policy is not None:
+        from divtok.api.scoring import named, policy_of, with_policy
+        from divtok.decide.policy import check_pair_of
+
+        rules = policy_of(policy)
+        check_pair_of(rules, (p, q))
+        estimator = named(estimator, rules)[0]
+        theta, parameters = with_policy(rules, [estimator], theta, parameters)
+    estimator = estimator or "dtc_lin"
+    _check(estimator, theta, parameters)
     fit = None
     if fitted:
         from divtok.api.scoring import check_fit, fit_of, with_fitted
@@ -142,7 +162,7 @@ def confidence(
     with saying_warnings():
         models = _load(p, q, servers, dtype)
         options: dict[str, Any] = {"pair": models, "theta": theta, "estimator": estimator}
-        options |= {"tokens": counted.value, "fitted": fit, "prior": prior}
+        options |= {"tokens": counted.value, "fitted": fit, "prior": prior, "policy": rules}
         options |= parameters
         if question is None:
             _stream(options, batch)
@@ -225,7 +245,8 @@ def _stream(options: dict[str, Any], batch: int) -> None:
         for row, scored in zip(rows, found.rows, strict=True):
             failed += scored.confidences[0].value is None
             # Under a name of its own, so that no field of the row's is lost.
-            plain, nonfinite = without_nonfinite(row | {"divtok": _answer(scored)})
+            answer = _answer(scored) | _decided(found.scoring.decision(scored))
+            plain, nonfinite = without_nonfinite(row | {"divtok": answer})
             if nonfinite:
                 plain["divtok"][FLAG] = nonfinite
             put(json_text(plain))
@@ -318,9 +339,18 @@ def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
         found |= {"confidence_bounds": result.bounds, "count_bounds": result.count_bounds}
     if result.prior is not None:
         found["prior"] = result.prior
+    found |= _decided(result.decision)
     if tokens:
         found["each_token"] = [asdict(token) for token in result.tokens]
     return found
+
+
+def _decided(decision: Decision | None) -> dict[str, Any]:
+    """What a policy says, under its own name; nothing without one."""
+    if decision is None:
+        return {}
+    found = {"action": decision.action, "reason": str(decision.reason)}
+    return {"decision": found | ({} if decision.to is None else {"to": decision.to})}
 
 
 def _show(result: Result, *, tokens: bool) -> None:
@@ -342,6 +372,9 @@ def _show(result: Result, *, tokens: bool) -> None:
         f"{result.value:.3f} {result.estimator}{stated}: {marks} at theta {result.theta:g}"
         f"{over}{within}"
     )
+    if result.decision is not None:
+        to = "" if result.decision.to is None else f" to {visible(result.decision.to)}"
+        put(f"{result.decision.action}{to}: {result.decision.reason}")
     if tokens:
         from divtok.report.trajectory import trajectory_text
 

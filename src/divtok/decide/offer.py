@@ -36,7 +36,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What can be promised, over `responses` to `problems` problems.
+    """What can be promised of an estimator's confidences, over `responses` to `problems` problems.
 
     `base_risk` is the share of wrong responses, and `floor` the share of responses that any rule
     must withhold to keep the risk. `coverage` is the share of responses that the threshold accepts
@@ -51,6 +51,7 @@ class Offer:
         (0.9, 0.333, 0.6)
     """
 
+    estimator: str
     promise: Promise
     responses: int
     problems: int
@@ -78,7 +79,9 @@ def answers_of(groups: Sequence[ScoredGroup], estimator: str) -> Answers:
     return Answers(values[known], right[known], problems[known], int((~known).sum()))
 
 
-def offer_of(answers: Answers, *, risk: float, delta: float = 0.1, seed: int = 0) -> Offer:
+def offer_of(
+    answers: Answers, estimator: str, *, risk: float, delta: float = 0.1, seed: int = 0
+) -> Offer:
     """The lowest threshold that keeps the promise, if any does, and what it comes to here."""
     values, correct = answers.confidence, answers.correct
     promise = promised_threshold(
@@ -90,6 +93,7 @@ def offer_of(answers: Answers, *, risk: float, delta: float = 0.1, seed: int = 0
         accepted = values >= promise.threshold
         coverage, accepted_risk = float(accepted.mean()), float((~correct[accepted]).mean())
     return Offer(
+        estimator=estimator,
         promise=promise,
         responses=len(values),
         problems=len(np.unique(answers.problem)),

@@ -139,12 +139,8 @@ def decision_of(policy: Policy, found: Confidence) -> Decision:
 
 def check_policy(policy: Policy, here: HowScored) -> None:
     """Refuse it for other models, or for confidences that were made otherwise."""
+    check_pair_of(policy, here.pair)
     there, wrong = policy.scored, list[str]()
-    if here.pair != there.pair:
-        wrong.append(
-            f"the pair p {there.pair[0]}, q {there.pair[1]}; here it is p {here.pair[0]}, "
-            f"q {here.pair[1]}"
-        )
     if here.estimator != there.estimator:
         wrong.append(f"the estimator '{there.estimator}'; here it is '{here.estimator}'")
     else:
@@ -160,9 +156,23 @@ def check_policy(policy: Policy, here: HowScored) -> None:
     if wrong:
         raise UsageError(
             f"The policy was made for {', and for '.join(wrong)}.",
-            next_step="Score as it was made, or make one for this: "
-            f"{command('decide', 'RUN', '--risk', f'{policy.risk:g}')}",
+            next_step=f"Score as it was made, or {_make_one(policy)}",
         )
+
+
+def check_pair_of(policy: Policy, *pairs: tuple[str, str]) -> None:
+    """Refuse it where none of these pairs is the one that it was made for."""
+    if policy.scored.pair not in pairs:
+        here = "; ".join(f"p {p}, q {q}" for p, q in pairs) or "none"
+        p, q = policy.scored.pair
+        raise UsageError(
+            f"The policy was made for the pair p {p}, q {q}; here it is {here}.",
+            next_step=f"Read with that pair, or {_make_one(policy)}",
+        )
+
+
+def _make_one(policy: Policy) -> str:
+    return f"make one for this: {command('decide', 'RUN', '--risk', f'{policy.risk:g}')}"
 
 
 def _withheld(policy: Policy, reason: Reason) -> Decision:

@@ -97,16 +97,8 @@ def promised_threshold(
     """
     check_share("risk", risk)
     check_share("delta", delta)
-    if np.isnan(confidence).all():
-        raise DataError(
-            "There is no graded response with a confidence.",
-            next_step="Choose a threshold on responses that are scored and graded.",
-        )
-    problems = len(np.unique(problem))
-    if len(problem) >= _SAMPLES_TO_BET * problems:
-        tested = _all(confidence, correct, problem)
-    else:
-        tested = _drawn(confidence, correct, problem, seed)
+    tested = _tested(confidence, correct, problem, seed)
+    problems = tested.problems
     found: int | None = None
     first: int | None = None
     for accepted in _accepted(tested, risk, delta):
@@ -138,6 +130,32 @@ def promised_threshold(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RiskPoint:
+    """A threshold, the share of tested responses at or above it, the share of wrong ones among
+    these, and the highest risk that is not unlikely at a chance of delta, for this threshold alone.
+    """
+
+    threshold: float
+    coverage: float
+    risk: float
+    highest: float
+
+
+def risk_points(
+    confidence: Floats, correct: Bools, problem: Ints, *, delta: float = 0.1, seed: int = 0
+) -> list[RiskPoint]:
+    """Points for a picture of what `promised_threshold` sees, from few accepted to all."""
+    tested = _tested(confidence, correct, problem, seed)
+    n = len(tested.values)
+    found: list[RiskPoint] = []
+    for accepted in _accepted_together(tested.values, max(1, n // _STEPS)):
+        wrong = float(tested.wrong[:accepted].mean())
+        at = float(tested.values[accepted - 1])
+        found.append(RiskPoint(at, accepted / n, wrong, tested.highest(accepted, delta)))
+    return found
+
+
 def least_abstained(base_risk: float, risk: float) -> float:
     """The share of answers that any rule must withhold to bring the risk down from its base.
 
@@ -160,6 +178,17 @@ def check_share(name: str, share: float) -> None:
             f"{name} must be between 0 and 1, both left out, not {share:g}.",
             next_step="Write 5 % as 0.05.",
         )
+
+
+def _tested(confidence: Floats, correct: Bools, problem: Ints, seed: int) -> _Tested:
+    if np.isnan(confidence).all():
+        raise DataError(
+            "There is no graded response with a confidence.",
+            next_step="Choose a threshold on responses that are scored and graded.",
+        )
+    if len(problem) >= _SAMPLES_TO_BET * len(np.unique(problem)):
+        return _all(confidence, correct, problem)
+    return _drawn(confidence, correct, problem, seed)
 
 
 def _drawn(confidence: Floats, correct: Bools, problem: Ints, seed: int) -> _Tested:
@@ -209,10 +238,17 @@ def _in_order(confidence: Floats, wrong: Bools) -> tuple[Floats, Bools, Ints]:
 
 
 def _accepted(tested: _Tested, risk: float, delta: float) -> Iterator[int]:
-    """How many are accepted at each threshold, rising; equal values are accepted together."""
-    values, n = tested.values, len(tested.values)
+    """How many are accepted at each threshold that is tested, rising."""
+    n = len(tested.values)
     per_problem = max(1.0, n / tested.problems)
-    first = min(n, round(per_problem * _first(tested, risk, delta)))
+    return _accepted_together(
+        tested.values, min(n, round(per_problem * _first(tested, risk, delta)))
+    )
+
+
+def _accepted_together(values: Floats, first: int) -> Iterator[int]:
+    """From `first` to all, rising; equal values are accepted together."""
+    n = len(values)
     asked = np.arange(first, n, max(1, (n - first) // _STEPS))
     up_to = np.searchsorted(-values, -values[np.append(asked, n) - 1], side="right")
     yield from dict.fromkeys(up_to.tolist())

@@ -136,6 +136,14 @@ class LeftOut:
     verdict_missing: int = 0
 
 
+def by_generator(groups: Sequence[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
+    """The groups of each generator, one for each benchmark, in the order that they have."""
+    found: dict[str, list[ScoredGroup]] = {}
+    for group in groups:
+        found.setdefault(group.generator, []).append(group)
+    return found
+
+
 def _array(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 

@@ -11,7 +11,7 @@ from divtok.decide.offer import Offer, answers_of, offer_of, policy_of
 from divtok.decide.policy import Below, HowScored
 from divtok.decide.policy_file import save_policy
 from divtok.errors import DataError, StoreError, UsageError
-from divtok.evaluate.scored_group import PRIOR_FROM, ScoreColumn, ScoredGroup
+from divtok.evaluate.scored_group import PRIOR_FROM, ScoreColumn, ScoredGroup, by_generator
 from divtok.progress import say
 from divtok.score.prior import same_share
 from divtok.stages.evaluate import groups_of
@@ -21,19 +21,13 @@ from divtok.stages.policies import policy_path
 from divtok.stages.show import usual_estimator
 from divtok.store.run import Run
 
-# Risks that are shown of every estimator where none is asked for.
-USUAL_RISKS = (0.01, 0.05, 0.10)
-USUAL_DELTA = 0.1
-
-Groups = Mapping[str, Sequence[ScoredGroup]]  # generator -> its benchmarks
-
 
 def decide(
     run: Run,
     config: RunConfig,
     *,
     risk: float,
-    delta: float = USUAL_DELTA,
+    delta: float = 0.1,
     estimator: str | None = None,
     generator: str | None = None,
     below: Below = "abstain",
@@ -55,7 +49,7 @@ def decide(
     found: dict[str, Offer] = {}
     for writer, of in chosen.items():
         answers = answers_of(of, name)
-        offer = offer_of(answers, risk=risk, delta=delta, seed=seed)
+        offer = offer_of(answers, name, risk=risk, delta=delta, seed=seed)
         policy = policy_of(
             offer,
             answers,
@@ -81,14 +75,6 @@ def keep(run: Run, offers: Mapping[str, Offer]) -> dict[str, Offer]:
                     found[generator] = replace(offer, policy=kept)
     except StoreError as error:
         say(f"decide: not kept with the run: {error.what}")
-    return found
-
-
-def by_generator(groups: Sequence[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
-    """The groups of each generator, in the order of the run."""
-    found: dict[str, list[ScoredGroup]] = {}
-    for group in groups:
-        found.setdefault(group.generator, []).append(group)
     return found
 
 

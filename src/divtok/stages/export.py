@@ -9,7 +9,7 @@ import contextlib
 import csv
 import gzip
 import io
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,16 +56,28 @@ def export(
             f"The run {run.path} has no responses.",
             next_step="Make some with 'divtok generate', or bring some with 'divtok import'.",
         )
+    write_rows(rows.columns, rows.batches(), out, kind, put=put)
+    return len(rows)
+
+
+def write_rows(
+    columns: Sequence[Column],
+    batches: Iterable[list[Cells]],
+    out: Path | None,
+    kind: Format,
+    *,
+    put: Put = lambda _: None,
+) -> None:
+    """Write rows with these columns to `out`, or `put` them piece by piece where it is None."""
     with destination(out, put) as write:
         if kind is Format.PARQUET:
-            _write_parquet(rows.columns, rows.batches(), write)
-        else:
-            line = csv_line if kind is Format.CSV else _json_line
-            if kind is Format.CSV:
-                write(csv_row([column.name for column in rows.columns]).encode())
-            for batch in rows.batches():
-                write("".join(line(rows.columns, row) for row in batch).encode())
-    return len(rows)
+            _write_parquet(columns, batches, write)
+            return
+        line = csv_line if kind is Format.CSV else _json_line
+        if kind is Format.CSV:
+            write(csv_row([column.name for column in columns]).encode())
+        for batch in batches:
+            write("".join(line(columns, row) for row in batch).encode())
 
 
 def format_of(out: Path | None, given: Format | None) -> Format:
@@ -126,7 +138,7 @@ def _json_line(columns: Sequence[Column], row: Cells) -> str:
     return json_text({column.name: row[column.name] for column in columns}) + "\n"
 
 
-def _write_parquet(columns: Sequence[Column], batches: Iterator[list[Cells]], write: Put) -> None:
+def _write_parquet(columns: Sequence[Column], batches: Iterable[list[Cells]], write: Put) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(Sink(write), arrow_schema(columns), compression="zstd") as writer:

@@ -13,7 +13,14 @@ import numpy as np
 
 from divtok.config.run import RunConfig
 from divtok.decide.likeness import unlike
-from divtok.decide.policy import Decision, HowScored, Policy, check_policy, decision_of
+from divtok.decide.policy import (
+    Decision,
+    HowScored,
+    Policy,
+    check_pair_of,
+    check_policy,
+    decision_of,
+)
 from divtok.decide.policy_file import load_policy
 from divtok.errors import UsageError, command
 from divtok.evaluate.resampling import problem_numbers
@@ -78,15 +85,8 @@ def find_policy(given: str) -> Policy:
 
 def apply_policy(run: Run, config: RunConfig, policy: Policy) -> Applied:
     """Its decision on every response that its pair has read; refused for another pair."""
+    check_pair_of(policy, *dict.fromkeys(config.scored_pairs().values()))
     pairs = {g: pair for g, pair in config.scored_pairs().items() if pair == policy.scored.pair}
-    if not pairs:
-        read_by = "; ".join(f"p {p}, q {q}" for p, q in set(config.scored_pairs().values()))
-        p, q = policy.scored.pair
-        raise UsageError(
-            f"The policy was made for the pair p {p}, q {q}; here it is {read_by or 'none'}.",
-            next_step="Make one for this run: "
-            f"{command('decide', run.path, '--risk', f'{policy.risk:g}')}",
-        )
     verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
     responses = stored_responses(run)
     rows = tuple(

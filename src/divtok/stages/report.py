@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit
+from divtok.report.decisions import decisions_part
 from divtok.report.part import Part
 from divtok.report.write import write_report
 from divtok.stages.evaluate import Results, protocol_of, results_of
@@ -39,6 +40,10 @@ def report(
 
 def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     """What the report says beyond calibration, in the order of its page; each where it can be."""
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = []
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [_decisions]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
+
+
+def _decisions(run: Run, config: RunConfig, found: Results) -> Part | None:
+    return decisions_part(found.groups)
