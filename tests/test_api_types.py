@@ -84,6 +84,17 @@ def runs() -> None:
     print(other.problems, divtok.fit_family("tiny", limit=5).theta)
 
 
+def decisions(pair: divtok.Pair, run: divtok.Run, found: divtok.Confidences) -> None:
+    offer: divtok.Offer = divtok.decide(found, [True, False], risk=0.05, delta=0.2)
+    policy: divtok.Policy | None = run.decide(risk=0.1, below="escalate", to="big")["g"].policy
+    if policy is not None:
+        kept = divtok.save_policy(policy, "policy.json")
+        result = divtok.confidence("q", "r", pair=pair, policy=divtok.load_policy("policy.json"))
+        decision: divtok.Decision | None = result.decision
+        print(decision is not None and decision.accepted, kept.promise, run.apply(kept).warning)
+    print(offer.promise.threshold, offer.floor, divtok.confidences([], pair=pair).decisions)
+
+
 def lists(stored: divtok.Confidence) -> None:
     print(stored.value, divtok.estimators()[0].needs, divtok.ls("families")[0]["name"])
     print(divtok.extract_answer("7"), divtok.grade_answer(gold="1", answer=None))
