@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from divtok.cli.cascade import cascade
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
 from divtok.cli.demo import demo
@@ -47,6 +48,7 @@ app.command("gather")(gather)
 app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
+app.command("cascade")(cascade)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

@@ -299,9 +299,11 @@ class _Path:
 
     @classmethod
     def of(cls, given: Choices, level: Ints) -> _Path:
-        gained = np.bincount(level, weights=given.weight * given.gain)
-        spent = np.bincount(level, weights=given.weight * given.larger_cost)
-        return cls(_from_zero(gained[None]), _from_zero(spent[None]))
+        gains, costs = (
+            np.bincount(level, weights=given.weight * each).astype(np.float64)
+            for each in (given.gain, given.larger_cost)
+        )
+        return cls(_from_zero(gains[None]), _from_zero(costs[None]))
 
     @classmethod
     def resampled(cls, given: Choices, level: Ints) -> _Path:

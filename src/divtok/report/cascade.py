@@ -1,0 +1,328 @@
+"""A cascade of two generators as a table, a figure and a sentence that says what to do.
+
+Takes values that are already computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from divtok.decide.cascade import Cascade, Curve, Measured, Point
+from divtok.report import figure_style as style
+from divtok.report.part import Drawn, Part
+from divtok.report.tables import (
+    Bounded,
+    Cell,
+    ReportColumn,
+    ReportRow,
+    ReportTable,
+    in_order,
+    label,
+    supervised,
+)
+from divtok.report.text import plot_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS = 200  # of a drawn curve
+_DRAWN = 4  # curves, where none is named
+_COSTS = {
+    "parameters": "Costs are in parameters that tokens go through.",
+    "price": "Costs are prices as given.",
+    "tokens": "Costs are in tokens, as if both cost the same: a model's size is not known. "
+    "Reading is not counted.",
+}
+
+
+def cascade_part(found: Cascade) -> Part:
+    """What the report of a run with two generators says of sending answers on."""
+    name = f"{found.smaller} to {found.larger}"
+    caption = f"accuracy against cost of a cascade, {name}"
+    return Part(
+        about="`tables/cascade.*`: what it would give to answer with the smallest generator and "
+        "to ask the largest one again where a confidence is low.",
+        tables={"cascade": cascade_table(found)},
+        figures=(Drawn("cascade", name, caption, CascadeDisplay.of(found)),),
+        short=(advice(found),),
+    )
+
+
+def cascade_table(found: Cascade, labels: Mapping[str, str] | None = None) -> ReportTable:
+    """One row an estimator: how well it chooses, and what accuracy like the larger's costs."""
+    columns = (
+        ReportColumn("estimator", "Estimator"),
+        ReportColumn("share_of_oracle", "Share of oracle", "percent", "higher", bounded=True),
+        ReportColumn("gain_at_half", "Gain at half", "percent", "higher", bounded=True),
+        ReportColumn("cost_at_larger", "Cost for larger's accuracy", "percent", "lower", True),
+        ReportColumn("deferred", "deferred there", "percent"),
+        ReportColumn("threshold", "below"),
+        ReportColumn("read", "reading alone", "percent"),
+    )
+    rows = [
+        ReportRow(
+            (label(name, labels), *_cells(found, found.curves[name])),
+            ranked=name not in supervised(),
+        )
+        for name in in_order(found.curves, labels)
+    ]
+    return ReportTable(
+        f"{found.smaller} first, then {found.larger}",
+        columns,
+        tuple(rows),
+        " ".join([*_references(found), *_how_read(found), *_left_out(found)]),
+        ranked_in="column",
+    )
+
+
+def _cells(found: Cascade, curve: Curve) -> tuple[Cell, ...]:
+    reached = curve.cost_at_larger.value is not None
+    threshold = float(curve.threshold[curve.at_larger])
+    return (
+        _bounded(curve.share_of_oracle),
+        _bounded(curve.gain_at_half),
+        _bounded(curve.cost_at_larger),
+        float(curve.deferred[curve.at_larger]) if reached else None,
+        _threshold(threshold) if reached else None,
+        float(found.share_of_cost(curve.read)),
+    )
+
+
+def _bounded(figure: Measured) -> Bounded | None:
+    return None if figure.value is None else Bounded(figure.value, figure.interval.interval)
+
+
+def _references(found: Cascade) -> list[str]:
+    both, best = found.choices, found.oracle
+    ends = Point(float(best.accuracy[-1]), float(best.cost[-1]))
+    return [
+        f"Each alone: {found.smaller} {_right(both.smaller)} for {_cost(found, both.smaller)} % of "
+        f"the larger's cost, {found.larger} {_right(both.larger)}.",
+        f"The oracle, which defers what pays most and reads nothing: {_right(ends)} for "
+        f"{_cost(found, ends)} %.",
+        _COSTS[both.unit],
+    ]
+
+
+def _how_read(found: Cascade) -> list[str]:
+    lines = [
+        "Share of oracle: the area above random deferral, 100 for the best that can be, 0 for "
+        "chance. Gain at half: points of accuracy above random deferral where half of the "
+        "larger's cost is spent on it. Both leave reading out.",
+        "Cost for larger's accuracy: of the smaller's tokens, reading and deferred responses, in % "
+        "of the larger alone; above 100 nothing is saved.",
+    ]
+    if any(curve.cost_at_larger.value is None for curve in found.curves.values()):
+        lines.append("Without one, the larger's accuracy takes deferring everything.")
+    return lines
+
+
+def _left_out(found: Cascade) -> list[str]:
+    both = found.choices
+    parts = [
+        f"{both.problems:,} problems that both answered; {len(both.rows):,} responses of the "
+        "smaller."
+    ]
+    if both.only_smaller or both.only_larger:
+        parts.append(
+            f"Left out: {both.only_smaller:,} problems of the smaller alone, "
+            f"{both.only_larger:,} of the larger alone."
+        )
+    if found.ungraded:
+        parts.append(f"{found.ungraded:,} responses that failed or have no grade are left out.")
+    return parts
+
+
+def advice(found: Cascade, labels: Mapping[str, str] | None = None) -> str:
+    """What to do, in a sentence or two."""
+    both, name = found.choices, found.cheapest
+    if both.larger.accuracy <= both.smaller.accuracy:
+        return (
+            f"Take {found.smaller} alone: {_right(both.smaller)}, and {found.larger} "
+            f"{_right(both.larger)}."
+        )
+    if name is None:
+        return (
+            f"Take {found.larger} alone ({_right(both.larger)}): with every estimator it takes "
+            "deferring everything to be as accurate."
+        )
+    curve = found.curves[name]
+    at, cost = curve.at_larger, float(curve.cost_at_larger.value or 0.0)
+    ends = curve.cost_at_larger.interval.interval
+    between = (
+        "" if ends is None else f" (95 % interval {100 * ends.low:.0f} to {_percent(ends.high)})"
+    )
+    read = float(found.share_of_cost(curve.read))
+    reading = f", of which reading takes {_percent(read)}" if read else ""
+    if cost >= 1:
+        unread = "" if not read else f"; were reading free, {_percent(cost - read)}"
+        return (
+            f"Take {found.larger} alone ({_right(both.larger)}): no estimator is as accurate for "
+            f"less. The cheapest, {label(name, labels)}, takes {_percent(cost)} of its cost"
+            f"{between}{reading}{unread}."
+        )
+    return (
+        f"Send to {found.larger} what {label(name, labels)} puts below "
+        f"{_threshold(float(curve.threshold[at]))}, {_percent(float(curve.deferred[at]))} of the "
+        f"answers: {100 * curve.accuracy[at]:.1f} % are right then, {_right(both.larger)} by "
+        f"{found.larger} alone, for {_percent(cost)} of its cost{between}{reading}."
+    )
+
+
+def marked_line(found: Cascade) -> str | None:
+    """What the policy that was given makes of these two generators."""
+    marked = found.marked
+    if marked is None:
+        return None
+    curve = found.curves[marked.estimator]
+    return (
+        f"The policy ({marked.promise}) sends {_percent(float(curve.deferred[marked.place]))} of "
+        f"the answers on: {100 * curve.accuracy[marked.place]:.1f} % are right then, for "
+        f"{_percent(float(found.share_of_cost(curve.cost[marked.place])))} of the larger's cost."
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CascadeDisplay:
+    """Accuracy against cost: curves of some estimators, each alone, by chance, and the oracle."""
+
+    found: Cascade
+    shown: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Cascade, shown: Sequence[str] = ()) -> CascadeDisplay:
+        """By default the curves that come nearest to the oracle's, length for comparison."""
+        return cls(found, tuple(shown) or _usual(found))
+
+    def plot(self, ax: Axes) -> None:
+        """In percent; cost as a share of what the larger generator alone costs."""
+        found, both = self.found, self.found.choices
+        alone = [both.smaller, both.larger]
+        x = [100 * float(found.share_of_cost(point.cost)) for point in alone]
+        y = [100 * point.accuracy for point in alone]
+        best = found.oracle
+        ax.plot(
+            100 * found.share_of_cost(best.cost), 100 * best.accuracy, color=style.DARK,
+            linewidth=0.9, linestyle=":", label="oracle",
+        )  # fmt: skip
+        ax.plot(x, y, color=style.DARK, linewidth=0.9, linestyle=style.DASHED, label="by chance")
+        ax.axvline(100, color=style.GREY, linewidth=0.8, zorder=0.5)
+        for series, name in enumerate(self.shown):
+            curve = found.curves[name]
+            colour, marker = style.look(series)
+            at = _thinned(curve)
+            ax.plot(
+                100 * found.share_of_cost(curve.cost[at]), 100 * curve.accuracy[at], color=colour,
+                linewidth=1.2, marker=marker, markersize=3.2, markevery=max(1, len(at) // 6),
+                label=plot_text(label(name)),
+            )  # fmt: skip
+        ax.plot(
+            x, y, linestyle="none", marker="o", markersize=5.5, color=style.INK, zorder=5,
+        )  # fmt: skip
+        for place, name in enumerate((found.smaller, found.larger)):
+            ax.annotate(
+                plot_text(f"{name} alone"), (x[place], y[place]), xytext=(5, -9),
+                textcoords="offset points", fontsize=style.SMALL, color=style.INK,
+            )  # fmt: skip
+        self._mark(ax)
+        ax.set_xlabel(f"cost (% of {plot_text(found.larger)} alone)", fontsize=style.NORMAL)
+        ax.set_ylabel("accuracy (%)", fontsize=style.NORMAL)
+        style.plain(ax, grid=True)
+
+    def _mark(self, ax: Axes) -> None:
+        """The policy's place, where one was given."""
+        marked, found = self.found.marked, self.found
+        if marked is None:
+            return
+        curve = found.curves[marked.estimator]
+        ax.plot(
+            [100 * float(found.share_of_cost(curve.cost[marked.place]))],
+            [100 * curve.accuracy[marked.place]], linestyle="none", marker="*", markersize=10,
+            color=style.VERMILLION, markeredgecolor="white", zorder=6, label="policy",
+        )  # fmt: skip
+
+    def figure(self) -> Figure:
+        title = f"{self.found.smaller} first, then {self.found.larger}"
+        figure = style.new_figure(title, width=style.COLUMN_WIDTH, height=2.9)
+        ax = figure.subplots()
+        self.plot(ax)
+        below = style.legend_below(figure, [ax], about=self._about())
+        style.set_height(figure, 2.5 + below)
+        return figure
+
+    def _about(self) -> str:
+        both = self.found.choices
+        return (
+            f"{both.problems:,} problems; curves begin where all is read and nothing deferred; "
+            f"{_COSTS[both.unit][0].lower()}{_COSTS[both.unit][1:].rstrip('.')}"
+        )
+
+    def values(self) -> dict[str, Any]:
+        found, both = self.found, self.found.choices
+        return {
+            "figure": "cascade",
+            "smaller": {"generator": found.smaller, **_point(both.smaller)},
+            "larger": {"generator": found.larger, **_point(both.larger)},
+            "unit": both.unit,
+            "oracle": {
+                "accuracy": found.oracle.accuracy.tolist(),
+                "cost": found.oracle.cost.tolist(),
+            },
+            "curves": [
+                {"estimator": name, **curve_values(found.curves[name])} for name in self.shown
+            ],
+            "policy": None if found.marked is None else found.marked.threshold,
+        }
+
+
+def curve_values(curve: Curve) -> dict[str, list[float | None]]:
+    """Up to 200 thresholds of a curve; that which defers everything is None."""
+    at = _thinned(curve)
+    return {
+        "threshold": [None if t == inf else float(t) for t in curve.threshold[at]],
+        **{name: getattr(curve, name)[at].tolist() for name in ("deferred", "accuracy", "cost")},
+    }
+
+
+def _usual(found: Cascade) -> tuple[str, ...]:
+    def nearness(name: str) -> float:
+        return found.curves[name].share_of_oracle.value or 0.0
+
+    others = sorted((n for n in found.curves if n != "length"), key=nearness, reverse=True)
+    length = [name for name in found.curves if name == "length"]
+    kept = {*others[: _DRAWN - len(length)], *length}
+    kept |= set() if found.marked is None else {found.marked.estimator}
+    return tuple(in_order(kept))
+
+
+def _thinned(curve: Curve) -> Any:
+    """Places of about evenly many deferred responses, both ends among them."""
+    asked = np.linspace(curve.deferred[0], 1.0, _POINTS)
+    places = np.minimum(np.searchsorted(curve.deferred, asked - 1e-12), len(curve.deferred) - 1)
+    return np.unique(places)
+
+
+def _point(point: Point) -> dict[str, float]:
+    return {"accuracy": point.accuracy, "cost": point.cost}
+
+
+def _right(point: Point) -> str:
+    return f"{100 * point.accuracy:.1f} % right"
+
+
+def _cost(found: Cascade, point: Point) -> str:
+    return f"{100 * float(found.share_of_cost(point.cost)):.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _threshold(threshold: float) -> str:
+    return f"{threshold:.4g}"
