@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.cascade import Cascade, cascade
     from divtok.api.distilled import distil
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
     from divtok.api.fitting import fit
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
+    "Cascade": "divtok.api.cascade",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Distilled": "divtok.distilling.facts",
@@ -75,6 +77,7 @@ _HOME = {
     "Verdict": "divtok.records",
     "aconfidences": "divtok.api.batch",
     "auroc": "divtok.api.figures",
+    "cascade": "divtok.api.cascade",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
     "distil": "divtok.api.distilled",
@@ -99,6 +102,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Cascade",
     "Confidence",
     "Confidences",
     "Distilled",
@@ -119,6 +123,7 @@ __all__ = [
     "Verdict",
     "aconfidences",
     "auroc",
+    "cascade",
     "confidence",
     "confidences",
     "distil",

@@ -10,13 +10,11 @@ import typer
 from divtok.cli import completion
 from divtok.cli.options import JsonOption, RunArgument, open_with_config
 from divtok.cli.printing import print_json, put_filled
-from divtok.errors import UsageError
 from divtok.progress import say
 from divtok.screen import show, visible, width
 
 if TYPE_CHECKING:
     from divtok.decide.cascade import Cascade
-    from divtok.stages.cascade import Prices
 
 OPTIMISTIC = (
     "A threshold, or an estimator, chosen on the responses it is judged by looks better than it "
@@ -57,6 +55,12 @@ def cascade(
         float | None,
         typer.Option(help="Price of reading a million tokens for a confidence; with --prices."),
     ] = None,
+    within: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="How much less accurate than the larger alone will do, as in 0.01."
+        ),
+    ] = 0.0,
     policy: Annotated[
         Path | None, typer.Option(help="Mark where this policy stands (a file of divtok decide).")
     ] = None,
@@ -76,7 +80,7 @@ def cascade(
     from divtok.report.figures import save_figure
     from divtok.report.terminal import rich_table
     from divtok.report.text import slug
-    from divtok.stages.cascade import Stored
+    from divtok.stages.cascade import Prices, Stored
     from divtok.stages.cascade import cascade as stage
 
     smaller, larger = Stored(*open_with_config(run_small)), Stored(*open_with_config(run_large))
@@ -86,7 +90,8 @@ def cascade(
         small=small,
         large=large,
         estimators=estimator or (),
-        prices=_prices(prices, read_price),
+        prices=Prices.given(prices, read_price),
+        within=within,
         policy=policy,
     )
     if as_json:
@@ -102,21 +107,10 @@ def cascade(
     say(f"figure: {image}")
 
 
-def _prices(given: tuple[float, float] | None, read: float | None) -> Prices | None:
-    from divtok.stages.cascade import Prices
-
-    if given is None and read is not None:
-        raise UsageError(
-            "--read-price was given without the prices of what is written.",
-            next_step="Give both: --prices SMALL LARGE --read-price X",
-        )
-    return None if given is None else Prices(*given, read=read or 0.0)
-
-
 def _as_json(found: Cascade) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from divtok.report.cascade import CascadeDisplay, advice
+    from divtok.report.cascade import CascadeDisplay
 
     values = CascadeDisplay.of(found, tuple(found.curves)).values()
     for curve in values["curves"]:

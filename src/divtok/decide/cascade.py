@@ -193,8 +193,11 @@ def choices(
     )
 
 
-def curve(given: Choices, values: Floats, read: float) -> Curve:
-    """`values` [N] are confidences, NaN where there is none; `read` is the cost of a token's."""
+def curve(given: Choices, values: Floats, read: float, *, within: float = 0.0) -> Curve:
+    """`values` [N] are confidences, NaN where there is none; reading a token costs `read`.
+
+    As accurate as the larger generator means: less this accuracy at most.
+    """
     known = ~np.isnan(values)
     levels, level = np.unique(np.where(known, values, -np.inf), return_inverse=True)
     first = int(not known.all())  # what has no confidence is deferred at every threshold
@@ -202,7 +205,7 @@ def curve(given: Choices, values: Floats, read: float) -> Curve:
     reading = float(given.weight @ given.tokens) * read
     start, all_of_larger = given.smaller.cost + reading, given.larger.cost
     deferred = np.concatenate([[0.0], np.cumsum(np.bincount(level, weights=given.weight))])
-    at_larger = int(path.reached(first)[0])
+    at_larger = int(path.reached(first, within)[0])
     steps = _coarse(level, first)
     resampled, oracle = _Path.resampled(given, steps), _Path.resampled(given, _coarse(_best(given)))
     start_of = given.resamples.summed(
@@ -231,7 +234,8 @@ def curve(given: Choices, values: Floats, read: float) -> Curve:
         if at_larger == end
         else measured(
             (start + float(path.spent[0, at_larger])) / all_of_larger,
-            (start_of + resampled.spent_at(resampled.reached(first))) / resampled.spent[:, -1],
+            (start_of + resampled.spent_at(resampled.reached(first, within)))
+            / resampled.spent[:, -1],
         ),
         gain_at_half=measured(float(path.above_chance(0.5)[0]), resampled.above_chance(0.5)),
         share_of_oracle=measured(gained / of_best, shares)
@@ -264,7 +268,8 @@ class Cascade:
     """A smaller generator before a larger one: each alone, and what the estimators make of both.
 
     `curves` are by estimator. `ungraded` counts the responses of either that are left out because
-    they failed or have no grade.
+    they failed or have no grade. Curves are as accurate as the larger generator where they are
+    `within` so much of it.
     """
 
     smaller: str
@@ -273,6 +278,7 @@ class Cascade:
     curves: Mapping[str, Curve]
     oracle: Oracle
     ungraded: int = 0
+    within: float = 0.0
     marked: Marked | None = None
 
     def share_of_cost(self, cost: Floats | float) -> Floats:
@@ -312,9 +318,9 @@ class _Path:
         spent = summed(given.place, level, cells, given.weight * given.larger_cost)
         return cls(_from_zero(gained), _from_zero(spent))
 
-    def reached(self, first: int) -> Ints:
-        """[B] the first place from `first` on with all the accuracy of the larger generator."""
-        enough = self.gained[:, first:] >= self.gained[:, -1:] - _ROUNDING
+    def reached(self, first: int, within: float) -> Ints:
+        """[B] the first place from `first` on that is as accurate as the larger generator."""
+        enough = self.gained[:, first:] >= self.gained[:, -1:] - within - _ROUNDING
         return first + enough.argmax(axis=1)
 
     def spent_at(self, place: Ints) -> Floats:

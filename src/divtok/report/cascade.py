@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 200  # of a drawn curve
-_DRAWN = 4  # curves, where none is named
+_DRAWN = 3  # curves, where none is named
 _COSTS = {
     "parameters": "Costs are in parameters that tokens go through.",
     "price": "Costs are prices as given.",
@@ -103,7 +103,7 @@ def _references(found: Cascade) -> list[str]:
     ends = Point(float(best.accuracy[-1]), float(best.cost[-1]))
     return [
         f"Each alone: {found.smaller} {_right(both.smaller)} for {_cost(found, both.smaller)} % of "
-        f"the larger's cost, {found.larger} {_right(both.larger)}.",
+        f"the larger's cost, {found.larger} {_right(both.larger)}{_money(found)}.",
         f"The oracle, which defers what pays most and reads nothing: {_right(ends)} for "
         f"{_cost(found, ends)} %.",
         _COSTS[both.unit],
@@ -116,7 +116,7 @@ def _how_read(found: Cascade) -> list[str]:
         "chance. Gain at half: points of accuracy above random deferral where half of the "
         "larger's cost is spent on it. Both leave reading out.",
         "Cost for larger's accuracy: of the smaller's tokens, reading and deferred responses, in % "
-        "of the larger alone; above 100 nothing is saved.",
+        "of the larger alone; above 100 nothing is saved." + _within(found),
     ]
     if any(curve.cost_at_larger.value is None for curve in found.curves.values()):
         lines.append("Without one, the larger's accuracy takes deferring everything.")
@@ -142,7 +142,7 @@ def _left_out(found: Cascade) -> list[str]:
 def advice(found: Cascade, labels: Mapping[str, str] | None = None) -> str:
     """What to do, in a sentence or two."""
     both, name = found.choices, found.cheapest
-    if both.larger.accuracy <= both.smaller.accuracy:
+    if both.larger.accuracy - found.within <= both.smaller.accuracy:
         return (
             f"Take {found.smaller} alone: {_right(both.smaller)}, and {found.larger} "
             f"{_right(both.larger)}."
@@ -150,7 +150,7 @@ def advice(found: Cascade, labels: Mapping[str, str] | None = None) -> str:
     if name is None:
         return (
             f"Take {found.larger} alone ({_right(both.larger)}): with every estimator it takes "
-            "deferring everything to be as accurate."
+            f"deferring everything to be as accurate{_but(found)}."
         )
     curve = found.curves[name]
     at, cost = curve.at_larger, float(curve.cost_at_larger.value or 0.0)
@@ -159,13 +159,11 @@ def advice(found: Cascade, labels: Mapping[str, str] | None = None) -> str:
         "" if ends is None else f" (95 % interval {100 * ends.low:.0f} to {_percent(ends.high)})"
     )
     read = float(found.share_of_cost(curve.read))
-    reading = f", of which reading takes {_percent(read)}" if read else ""
+    reading = f", {_percent(read)} for reading" if read else ""
     if cost >= 1:
-        unread = "" if not read else f"; were reading free, {_percent(cost - read)}"
         return (
-            f"Take {found.larger} alone ({_right(both.larger)}): no estimator is as accurate for "
-            f"less. The cheapest, {label(name, labels)}, takes {_percent(cost)} of its cost"
-            f"{between}{reading}{unread}."
+            f"Take {found.larger} alone ({_right(both.larger)}): no estimator is as accurate"
+            f"{_but(found)} for less. {_were_reading_free(found, labels)}"
         )
     return (
         f"Send to {found.larger} what {label(name, labels)} puts below "
@@ -173,6 +171,19 @@ def advice(found: Cascade, labels: Mapping[str, str] | None = None) -> str:
         f"answers: {100 * curve.accuracy[at]:.1f} % are right then, {_right(both.larger)} by "
         f"{found.larger} alone, for {_percent(cost)} of its cost{between}{reading}."
     )
+
+
+def _were_reading_free(found: Cascade, labels: Mapping[str, str] | None) -> str:
+    """How much of what a cascade costs is reading: a server that writes knows much of it."""
+    unread = {
+        name: curve.cost_at_larger.value - float(found.share_of_cost(curve.read))
+        for name, curve in found.curves.items()
+        if curve.cost_at_larger.value is not None
+    }
+    name = min(unread, key=lambda name: unread[name])
+    with_it = found.curves[name].cost_at_larger.value or 0.0
+    free = f"; were reading free, {_percent(unread[name])}" if with_it > unread[name] else ""
+    return f"{label(name, labels)} takes {_percent(with_it)} of its cost{free}."
 
 
 def marked_line(found: Cascade) -> str | None:
@@ -197,7 +208,7 @@ class CascadeDisplay:
 
     @classmethod
     def of(cls, found: Cascade, shown: Sequence[str] = ()) -> CascadeDisplay:
-        """By default the curves that come nearest to the oracle's, length for comparison."""
+        """By default the best for each cost of reading, since reading may cost too much."""
         return cls(found, tuple(shown) or _usual(found))
 
     def plot(self, ax: Axes) -> None:
@@ -211,7 +222,10 @@ class CascadeDisplay:
             100 * found.share_of_cost(best.cost), 100 * best.accuracy, color=style.DARK,
             linewidth=0.9, linestyle=":", label="oracle",
         )  # fmt: skip
-        ax.plot(x, y, color=style.DARK, linewidth=0.9, linestyle=style.DASHED, label="by chance")
+        ax.plot(
+            x, y, color=style.DARK, linewidth=0.9, linestyle=style.DASHED,
+            label="either at random",
+        )  # fmt: skip
         ax.axvline(100, color=style.GREY, linewidth=0.8, zorder=0.5)
         for series, name in enumerate(self.shown):
             curve = found.curves[name]
@@ -222,16 +236,16 @@ class CascadeDisplay:
                 linewidth=1.2, marker=marker, markersize=3.2, markevery=max(1, len(at) // 6),
                 label=plot_text(label(name)),
             )  # fmt: skip
-        ax.plot(
-            x, y, linestyle="none", marker="o", markersize=5.5, color=style.INK, zorder=5,
-        )  # fmt: skip
-        for place, name in enumerate((found.smaller, found.larger)):
-            ax.annotate(
-                plot_text(f"{name} alone"), (x[place], y[place]), xytext=(5, -9),
-                textcoords="offset points", fontsize=style.SMALL, color=style.INK,
+        for name, filling, *at in zip(
+            (found.smaller, found.larger), ("white", style.INK), x, y, strict=True
+        ):
+            ax.plot(
+                *at, linestyle="none", marker="o", markersize=6, color=style.INK,
+                markerfacecolor=filling, zorder=5, label=plot_text(f"{name} alone"),
             )  # fmt: skip
         self._mark(ax)
-        ax.set_xlabel(f"cost (% of {plot_text(found.larger)} alone)", fontsize=style.NORMAL)
+        unit = both.unit if both.unit != "tokens" else "tokens, as if alike"
+        ax.set_xlabel(f"cost in {unit} (% of the larger alone)", fontsize=style.NORMAL)
         ax.set_ylabel("accuracy (%)", fontsize=style.NORMAL)
         style.plain(ax, grid=True)
 
@@ -258,10 +272,7 @@ class CascadeDisplay:
 
     def _about(self) -> str:
         both = self.found.choices
-        return (
-            f"{both.problems:,} problems; curves begin where all is read and nothing deferred; "
-            f"{_COSTS[both.unit][0].lower()}{_COSTS[both.unit][1:].rstrip('.')}"
-        )
+        return f"{both.problems:,} problems; curves begin where all is read and nothing deferred"
 
     def values(self) -> dict[str, Any]:
         found, both = self.found, self.found.choices
@@ -294,11 +305,11 @@ def _usual(found: Cascade) -> tuple[str, ...]:
     def nearness(name: str) -> float:
         return found.curves[name].share_of_oracle.value or 0.0
 
-    others = sorted((n for n in found.curves if n != "length"), key=nearness, reverse=True)
-    length = [name for name in found.curves if name == "length"]
-    kept = {*others[: _DRAWN - len(length)], *length}
-    kept |= set() if found.marked is None else {found.marked.estimator}
-    return tuple(in_order(kept))
+    best_first = sorted(found.curves, key=nearness, reverse=True)
+    by_reading = {found.curves[name].read: name for name in reversed(best_first)}
+    marked = [] if found.marked is None else [found.marked.estimator]
+    kept = dict.fromkeys([*marked, *by_reading.values(), *best_first])
+    return tuple(in_order(list(kept)[:_DRAWN]))
 
 
 def _thinned(curve: Curve) -> Any:
@@ -318,6 +329,22 @@ def _right(point: Point) -> str:
 
 def _cost(found: Cascade, point: Point) -> str:
     return f"{100 * float(found.share_of_cost(point.cost)):.0f}"
+
+
+def _within(found: Cascade) -> str:
+    if not found.within:
+        return ""
+    return f" As accurate means: at most {100 * found.within:g} points less."
+
+
+def _but(found: Cascade) -> str:
+    return f" but for {100 * found.within:g} points" if found.within else ""
+
+
+def _money(found: Cascade) -> str:
+    """What a thousand answers of the larger cost, where that is money."""
+    both = found.choices
+    return f" for {1000 * both.larger.cost:.3g} a thousand" if both.unit == "price" else ""
 
 
 def _percent(share: float) -> str:

@@ -44,7 +44,17 @@ class Prices:
 
     smaller: float
     larger: float
-    read: float = 0.0
+    read: float
+
+    @classmethod
+    def given(cls, written: tuple[float, float] | None, read: float | None) -> Prices | None:
+        """Reading is free where it has no price; a price for reading alone says nothing."""
+        if written is None and read is not None:
+            raise UsageError(
+                "There is a price for reading, and none for what is written.",
+                next_step="Give both, as in: --prices 0.2 1.5 --read-price 0.05",
+            )
+        return None if written is None else cls(*written, read=read or 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +75,7 @@ def cascade(
     large: str | None = None,
     estimators: Sequence[str] = (),
     prices: Prices | None = None,
+    within: float = 0.0,
     policy: Path | None = None,
 ) -> Cascade:
     """What each threshold gives; `small` and `large` name generators where a run has several."""
@@ -82,6 +93,7 @@ def cascade(
         _answered_side(larger, large),
         estimators=estimators,
         prices=prices,
+        within=within,
         policy=policy,
     )
 
@@ -106,6 +118,7 @@ def cascade_of(
     *,
     estimators: Sequence[str] = (),
     prices: Prices | None = None,
+    within: float = 0.0,
     policy: Path | None = None,
 ) -> Cascade:
     for side in (smaller, larger):
@@ -129,13 +142,16 @@ def cascade_of(
         resamples=smaller.config.evaluate.resamples,
     )
     values = {name: _values(smaller.groups, name)[joined.rows] for name in names}
-    curves = {name: curve(joined, values[name], costs.reading[name]) for name in names}
+    curves = {
+        name: curve(joined, values[name], costs.reading[name], within=within) for name in names
+    }
     return Cascade(
         smaller=smaller.generator,
         larger=larger.generator,
         choices=joined,
         curves=curves,
         oracle=oracle(joined),
+        within=within,
         ungraded=smaller.ungraded + larger.ungraded + unknown + also_unknown,
         marked=None if asked is None else _marked(asked, curves[asked.estimator]),
     )
