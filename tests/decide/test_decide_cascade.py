@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from divtok.decide.cascade import ALL_ALIKE, ONLY_ALL, Answers, Choices, choices, curve, oracle
+from divtok.decide.cascade import ALL_ALIKE, ONLY_ALL, curve, oracle
 from divtok.decide.cost import TokenCost
+from divtok.decide.deferral import Answers, Choices, choices
 from divtok.errors import DataError
+from divtok.evaluate.resampling import t_interval
 
 NAN = float("nan")
 A, B = ("bench", "a"), ("bench", "b")
@@ -229,6 +231,44 @@ def test_intervals_hold_what_is_measured_and_shrink_with_more_problems() -> None
             widths.setdefault(problems, []).append(ends.high - ends.low)
     for few, more in zip(widths[100], widths[900], strict=True):
         assert 2 < few / more < 4.5  # a third, as of nine times the problems
+
+
+def test_intervals_are_those_of_resampling_whole_problems_one_by_one() -> None:
+    """Fifty problems of four samples: as many thresholds as a resampled curve keeps."""
+    rng = np.random.default_rng(3)
+    names = [("bench", str(i)) for i in range(50) for _ in range(4)]
+    right, theirs = rng.random(200) < 0.4, rng.random(200) < 0.7
+    tokens, more = rng.integers(5, 50, 200) * 1.0, rng.integers(5, 50, 200) * 1.0
+    values = np.where(rng.random(200) < 0.1, NAN, right + rng.normal(0, 0.5, 200))
+    both = choices(
+        Answers(names, right, tokens), Answers(names, theirs, more), costs(), resamples=30
+    )
+    found = curve(both, values, read=3.0, within=0.02)
+    again: dict[str, list[float]] = {}
+    for times in both.resamples.times.astype(int):
+        rows = [
+            4 * number + sample
+            for number in range(50)
+            for _ in range(times[number])
+            for sample in range(4)
+        ]
+        copies = [("bench", str(i // 4)) for i in range(200)]
+        drawn = choices(
+            Answers(copies, right[rows], tokens[rows]),
+            Answers(copies, theirs[rows], more[rows]),
+            costs(),
+            resamples=5,
+        )
+        one = curve(drawn, values[rows], read=3.0, within=0.02)
+        for name in ("gain_at_half", "share_of_oracle"):
+            again.setdefault(name, []).append(getattr(one, name).value)
+        cost = one.cost[one.at_larger] / drawn.larger.cost
+        again.setdefault("cost_at_larger", []).append(cost)
+    for name, resampled in again.items():
+        figure = getattr(found, name)
+        by_hand = t_interval(figure.value, np.array(resampled), 50)
+        assert figure.interval.interval.low == pytest.approx(by_hand.low), name
+        assert figure.interval.interval.high == pytest.approx(by_hand.high), name
 
 
 def test_chance_is_worth_nothing_and_knowing_the_outcome_nearly_the_oracle() -> None:

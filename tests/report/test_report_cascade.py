@@ -7,8 +7,9 @@ import pytest
 from figure_checks import assert_tidy, drawn
 from report_samples import HOSTILE, printed
 
-from divtok.decide.cascade import Answers, Cascade, Marked, choices, curve, oracle
+from divtok.decide.cascade import Cascade, Marked, curve, oracle
 from divtok.decide.cost import TokenCost
+from divtok.decide.deferral import Answers, choices
 from divtok.json_text import json_text
 from divtok.report.cascade import (
     CascadeDisplay,

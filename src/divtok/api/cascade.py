@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from divtok.api.run import Run
 from divtok.api.tables import Shown
 from divtok.decide import cascade as decided
-from divtok.decide.cascade import Curve, Oracle, Point
+from divtok.decide.cascade import Curve, Oracle
+from divtok.decide.deferral import Point
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,88 +1,25 @@
 """A small generator answers first, and what falls below a threshold goes to a larger one.
 
 A response whose confidence is at or above the threshold is accepted; any other, and one without a
-confidence, is deferred: the larger generator answers its problem instead. What is expected of that
-is the mean over the larger one's samples of the problem, in accuracy and in cost. Every problem
-weighs alike, and so does every response to it. Knows arrays and costs; nothing of runs or models.
+confidence, is deferred: the larger generator answers its problem instead. Knows arrays and costs;
+nothing of runs or models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.decide.cost import TokenCost, Unit
-from divtok.errors import DataError
-from divtok.evaluate.metrics import Bools, Floats, Ints
-from divtok.evaluate.paired import Resamples
+from divtok.decide.deferral import Choices
+from divtok.evaluate.metrics import Floats, Ints
 from divtok.evaluate.resampling import Resampled
 
 _STEPS = 200  # thresholds at which resampled curves are known
 _ROUNDING = 1e-9  # of an accuracy that is reached
 ONLY_ALL = "it is reached only where everything is deferred"
 ALL_ALIKE = "deferring one response gains as much as deferring any other"
-
-ProblemName = tuple[str, str]  # benchmark, problem
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """[N] graded responses of one generator: of which problem, whether right, how many tokens."""
-
-    problem: Sequence[ProblemName]
-    right: Bools
-    tokens: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """An accuracy, and what a response costs on average."""
-
-    accuracy: float
-    cost: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Choices:
-    """[N] responses of the smaller generator, and what is expected where each is deferred.
-
-    `rows` are their places among its answers. `weight` adds up to 1. `cost` is that of writing the
-    response, `larger_right` and `larger_cost` are means over the larger generator's samples of its
-    problem; `tokens` are those to be read. `place` is the problem's among the `resamples`.
-    `problems` counts those that both answered, of the `benchmarks`, the others one alone.
-    """
-
-    rows: Ints
-    weight: Floats
-    right: Bools
-    cost: Floats
-    tokens: Floats
-    larger_right: Floats
-    larger_cost: Floats
-    place: Ints
-    resamples: Resamples
-    unit: Unit
-    benchmarks: tuple[str, ...]
-    problems: int
-    only_smaller: int
-    only_larger: int
-
-    @property
-    def smaller(self) -> Point:
-        """The smaller generator alone: nothing is read, nothing deferred."""
-        return Point(float(self.weight @ self.right), float(self.weight @ self.cost))
-
-    @property
-    def larger(self) -> Point:
-        """The larger generator alone: the smaller one is not asked."""
-        return Point(float(self.weight @ self.larger_right), float(self.weight @ self.larger_cost))
-
-    @property
-    def gain(self) -> Floats:
-        """[N] by how much the expected accuracy rises where a response is deferred."""
-        return self.larger_right - self.right
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,56 +80,6 @@ class Oracle:
         return np.interp(cost, self.cost, self.accuracy)
 
 
-def choices(
-    smaller: Answers, larger: Answers, costs: tuple[TokenCost, TokenCost], *, resamples: int
-) -> Choices:
-    """The answers of both generators, joined by problem; `costs` are those of their tokens."""
-    small, large = costs
-    if small.unit != large.unit:
-        raise DataError(f"Costs in {small.unit} and in {large.unit} cannot be added up.")
-    theirs = {problem: place for place, problem in enumerate(dict.fromkeys(larger.problem))}
-    ours = dict.fromkeys(smaller.problem)
-    both = [problem for problem in ours if problem in theirs]
-    if not both:
-        raise DataError(
-            f"No problem was answered by both: {len(ours)} by the smaller generator alone, "
-            f"{len(theirs)} by the larger.",
-            next_step="Give runs of the same benchmarks, of which the problems have the same ids.",
-        )
-    number = np.array([theirs[problem] for problem in larger.problem], dtype=np.int64)
-    samples = np.bincount(number)
-    right = np.bincount(number, weights=larger.right) / samples
-    cost = np.bincount(number, weights=large.of(larger.tokens, read=False)) / samples
-    if not cost.min() > 0:
-        raise DataError(
-            "It is not known how many tokens the larger generator wrote.",
-            next_step="Let a pair read its responses, which counts them: "
-            "divtok score RUN --family FAMILY",
-        )
-    rows = np.array([row for row, name in enumerate(smaller.problem) if name in theirs])
-    names = [smaller.problem[row] for row in rows]
-    drawn = _resamples(both, resamples)
-    at = np.array([theirs[name] for name in names], dtype=np.int64)
-    place_of = {name: int(drawn.places(name[0], [name[1]])[0]) for name in both}
-    place = np.array([place_of[name] for name in names], dtype=np.int64)
-    return Choices(
-        rows=rows,
-        weight=1 / (len(both) * np.bincount(place)[place]),
-        right=smaller.right[rows],
-        cost=small.of(smaller.tokens[rows], read=False),
-        tokens=np.asarray(smaller.tokens[rows], dtype=np.float64),
-        larger_right=right[at],
-        larger_cost=cost[at],
-        place=place,
-        resamples=drawn,
-        unit=small.unit,
-        benchmarks=tuple(dict.fromkeys(benchmark for benchmark, _ in both)),
-        problems=len(both),
-        only_smaller=len(ours) - len(both),
-        only_larger=len(theirs) - len(both),
-    )
-
-
 def curve(given: Choices, values: Floats, read: float, *, within: float = 0.0) -> Curve:
     """`values` [N] are confidences, NaN where there is none; reading a token costs `read`.
 
@@ -201,47 +88,52 @@ def curve(given: Choices, values: Floats, read: float, *, within: float = 0.0) -
     known = ~np.isnan(values)
     levels, level = np.unique(np.where(known, values, -np.inf), return_inverse=True)
     first = int(not known.all())  # what has no confidence is deferred at every threshold
-    path = _Path.of(given, level)
-    reading = float(given.weight @ given.tokens) * read
-    start, all_of_larger = given.smaller.cost + reading, given.larger.cost
+    path, resampled = _Path.of(given, level), _Path.resampled(given, _coarse(level, first))
     deferred = np.concatenate([[0.0], np.cumsum(np.bincount(level, weights=given.weight))])
-    at_larger = int(path.reached(first, within)[0])
-    steps = _coarse(level, first)
-    resampled, oracle = _Path.resampled(given, steps), _Path.resampled(given, _coarse(_best(given)))
-    start_of = given.resamples.summed(
-        given.place,
-        np.zeros_like(given.place),
-        1,
-        given.weight * (given.cost + read * given.tokens),
-    )[:, 0]
-
-    def measured(value: float, in_resamples: Floats) -> Measured:
-        figure = given.resamples.figure(value, in_resamples, given.place, given.right)
-        return Measured(value, figure.interval())
-
-    end = len(levels)
-    gained, of_best = float(path.area()[0]), float(_Path.of(given, _best(given)).area()[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = resampled.area() / oracle.area()
+    reading = float(given.weight @ given.tokens) * read
+    cost = given.smaller.cost + reading + path.spent[0]
+    at = int(path.reached(first, within)[0])
     return Curve(
         threshold=np.append(levels, np.inf)[first:],
         deferred=deferred[first:],
         accuracy=given.smaller.accuracy + path.gained[0, first:],
-        cost=start + path.spent[0, first:],
+        cost=cost[first:],
         read=reading,
-        at_larger=at_larger - first,
+        at_larger=at - first,
         cost_at_larger=_none(ONLY_ALL)
-        if at_larger == end
-        else measured(
-            (start + float(path.spent[0, at_larger])) / all_of_larger,
-            (start_of + resampled.spent_at(resampled.reached(first, within)))
+        if at == len(levels)
+        else _measured(
+            given,
+            float(cost[at]) / given.larger.cost,
+            (_begun(given, read) + resampled.spent_at(resampled.reached(first, within)))
             / resampled.spent[:, -1],
         ),
-        gain_at_half=measured(float(path.above_chance(0.5)[0]), resampled.above_chance(0.5)),
-        share_of_oracle=measured(gained / of_best, shares)
-        if of_best > _ROUNDING
-        else _none(ALL_ALIKE),
+        gain_at_half=_measured(
+            given, float(path.above_chance(0.5)[0]), resampled.above_chance(0.5)
+        ),
+        share_of_oracle=_share_of_oracle(given, path, resampled),
     )
+
+
+def _begun(given: Choices, read: float) -> Floats:
+    """[B] what it costs to write and read all responses of the smaller, in each resample."""
+    each = given.weight * (given.cost + read * given.tokens)
+    return given.resamples.summed(given.place, np.zeros_like(given.place), 1, each)[:, 0]
+
+
+def _share_of_oracle(given: Choices, path: _Path, resampled: _Path) -> Measured:
+    order = _best(given)
+    best, best_resampled = _Path.of(given, order).area(), _Path.resampled(given, _coarse(order))
+    if best[0] <= _ROUNDING:
+        return _none(ALL_ALIKE)
+    areas = best_resampled.area()
+    shares = resampled.area() / np.where(areas > _ROUNDING, areas, np.nan)
+    return _measured(given, float(path.area()[0] / best[0]), shares)
+
+
+def _measured(given: Choices, value: float, resampled: Floats) -> Measured:
+    figure = given.resamples.figure(value, resampled, given.place, given.right)
+    return Measured(value, figure.interval())
 
 
 def oracle(given: Choices) -> Oracle:
@@ -341,13 +233,6 @@ class _Path:
         return between.sum(axis=1) - self.gained[:, -1] / 2
 
 
-def _resamples(problems: Sequence[ProblemName], resamples: int) -> Resamples:
-    by_benchmark: dict[str, list[str]] = {}
-    for benchmark, problem in problems:
-        by_benchmark.setdefault(benchmark, []).append(problem)
-    return Resamples(by_benchmark.items(), resamples=resamples)
-
-
 def _from_zero(sums: Floats) -> Floats:
     return np.pad(np.cumsum(sums, axis=1), ((0, 0), (1, 0)))
 
@@ -360,8 +245,7 @@ def _best(given: Choices) -> Ints:
 
 def _coarse(level: Ints, first: int = 0) -> Ints:
     """Levels merged into at most `_STEPS` of about as many responses; the `first` stay apart."""
-    up_to = np.cumsum(np.bincount(level)) / len(level)
-    merged = np.ceil(up_to * _STEPS)
+    merged = (np.cumsum(np.bincount(level)) * _STEPS - 1) // len(level)
     merged[:first] = -1
     _, kept = np.unique(merged, return_inverse=True)
     return kept[level]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divtok.decide.cascade import Cascade, Curve, Measured, Point
+from divtok.decide.cascade import Cascade, Curve, Measured
+from divtok.decide.deferral import Point
 from divtok.report import figure_style as style
 from divtok.report.part import Drawn, Part
 from divtok.report.tables import (

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from divtok.config.run import RunConfig
-from divtok.decide.cascade import Answers, Cascade, Curve, Marked, choices, curve, oracle
+from divtok.decide.cascade import Cascade, Curve, Marked, curve, oracle
 from divtok.decide.cost import TokenCost
+from divtok.decide.deferral import Answers, choices
 from divtok.decide.policy import Policy, check_policy
 from divtok.decide.policy_file import load_policy
 from divtok.errors import DataError, UsageError, did_you_mean
