@@ -34,7 +34,7 @@ def test_the_verb_prints_the_table_and_what_to_do_and_writes_the_figure(
     assert f"Take {GENERATOR} alone:" in words  # the other one is no better
     assert "NSL" not in said.out
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    stem = "cascade-divtok-tiny-0.5m-to-divtok-tiny-0.5m"
+    stem = "divtok-tiny-0.5m-to-divtok-tiny-0.5m"
     assert names == [f"{stem}.json", f"{stem}.png", f"{stem}.svg"]
     assert f"{stem}.png" in said.err
 

@@ -12,12 +12,12 @@ from divtok.decide.cost import TokenCost
 from divtok.decide.deferral import Answers, choices
 from divtok.json_text import json_text
 from divtok.report.cascade import (
-    CascadeDisplay,
     advice,
     cascade_part,
     cascade_table,
     marked_line,
 )
+from divtok.report.cascade_figure import CascadeDisplay
 from divtok.report.terminal import rich_table
 
 TENTHS = np.arange(10) / 10

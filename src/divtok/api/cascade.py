@@ -75,13 +75,13 @@ class Cascade(Shown):
 
     def plot(self, ax: Axes, estimators: Sequence[str] = ()) -> None:
         """Draw accuracy against cost on `ax`, with the curves of these estimators."""
-        from divtok.report.cascade import CascadeDisplay
+        from divtok.report.cascade_figure import CascadeDisplay
 
         CascadeDisplay.of(self.values, estimators).plot(ax)
 
     def figure(self, estimators: Sequence[str] = ()) -> Figure:
         """The same as a figure of its own, with a legend."""
-        from divtok.report.cascade import CascadeDisplay
+        from divtok.report.cascade_figure import CascadeDisplay
 
         return CascadeDisplay.of(self.values, estimators).figure()
 

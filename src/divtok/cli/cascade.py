@@ -66,7 +66,7 @@ def cascade(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the figure; by default the smaller's report/figures."),
+        typer.Option(help="Folder of the figure; by default report/cascade of the smaller's run."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,7 +76,8 @@ def cascade(
     at random and an oracle. From stored tables, no model is loaded. Of one run given twice, the
     smallest and the largest generator are taken.
     """
-    from divtok.report.cascade import CascadeDisplay, advice, cascade_table, marked_line
+    from divtok.report.cascade import advice, cascade_table, marked_line
+    from divtok.report.cascade_figure import CascadeDisplay
     from divtok.report.figures import save_figure
     from divtok.report.terminal import rich_table
     from divtok.report.text import slug
@@ -101,8 +102,8 @@ def cascade(
         for line in (advice(found), marked_line(found), OPTIMISTIC):
             if line is not None:
                 put_filled(visible(line))
-    folder = out or smaller.run.report / "figures"
-    stem = folder / f"cascade-{slug(f'{found.smaller} to {found.larger}')}"
+    folder = out or smaller.run.report / "cascade"
+    stem = folder / f"{slug(f'{found.smaller} to {found.larger}')}"
     image, *_ = save_figure(CascadeDisplay.of(found, estimator or ()), stem)
     say(f"figure: {image}")
 
@@ -110,7 +111,7 @@ def cascade(
 def _as_json(found: Cascade) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from divtok.report.cascade import CascadeDisplay
+    from divtok.report.cascade_figure import CascadeDisplay
 
     values = CascadeDisplay.of(found, tuple(found.curves)).values()
     for curve in values["curves"]:

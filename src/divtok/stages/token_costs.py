@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from divtok.config.run import RunConfig
 from divtok.decide.cost import TokenCost
+from divtok.errors import ModelError
 from divtok.evidence.kind import EVIDENCE
 from divtok.models.sizes import find_model
 from divtok.score.facts import FACTS
@@ -18,7 +19,10 @@ _OF_SECOND = ("logprob_q", "entropy_q")
 
 def active_parameters(config: RunConfig, model: str) -> int | None:
     """The parameters that a token goes through; None where the size of a model is not known."""
-    size = find_model(model, config.revisions.get(model)).size
+    try:
+        size = find_model(model, config.revisions.get(model)).size
+    except ModelError:  # a broken folder need not keep stored figures from being shown
+        return None
     return None if size is None else size.active
 
 
