@@ -53,6 +53,8 @@ def test_json_has_every_curve_and_python_gives_the_same(
         assert curve["threshold"][-1] is None
         assert curve["accuracy"] == mine.accuracy.tolist()
         assert curve["cost_at_larger"]["value"] == mine.cost_at_larger.value
+    assert told["advice"] == found.advice
+    assert told["problems"]["both"] == 4  # two of either benchmark
     frame = found.to_polars()
     assert frame["estimator"].to_list() == list(found.curves)
     assert found.advice in repr(found).replace("\n", " ")

@@ -214,3 +214,5 @@ def test_a_report_has_it_where_two_generators_answered_the_same_problems(tmp_pat
     assert cascade_in(alone.config, results_of(*alone)) is None
     apart = one_run(tmp_path / "apart", small("a", 0.9), large("b"))
     assert cascade_in(apart.config, results_of(*apart)) is None
+    unread = one_run(tmp_path / "unread", small("a", 0.9), Row("a", generator=LARGER, tokens=0))
+    assert cascade_in(unread.config, results_of(*unread)) is None

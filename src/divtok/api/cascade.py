@@ -89,18 +89,20 @@ class Cascade(Shown):
         """One row for each estimator; costs are shares of what the larger generator costs."""
         import polars as pl
 
-        figures = ("share_of_oracle", "gain_at_half", "cost_at_larger")
-        rows = [
-            {
-                "estimator": name,
-                **{figure: getattr(curve, figure).value for figure in figures},
-                "deferred": float(curve.deferred[curve.at_larger]),
-                "threshold": float(curve.threshold[curve.at_larger]),
-                "read": float(self.values.share_of_cost(curve.read)),
-            }
-            for name, curve in self.curves.items()
-        ]
+        rows = [self._row(name, curve) for name, curve in self.curves.items()]
         return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _row(self, name: str, curve: Curve) -> dict[str, str | float | None]:
+        reached, at = curve.cost_at_larger.value is not None, curve.at_larger
+        return {
+            "estimator": name,
+            "share_of_oracle": curve.share_of_oracle.value,
+            "gain_at_half": curve.gain_at_half.value,
+            "cost_at_larger": curve.cost_at_larger.value,
+            "deferred": float(curve.deferred[at]) if reached else None,
+            "threshold": float(curve.threshold[at]) if reached else None,
+            "read": float(self.values.share_of_cost(curve.read)),
+        }
 
     def _summary(self) -> str:
         return self.advice

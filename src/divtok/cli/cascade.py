@@ -103,7 +103,7 @@ def cascade(
             if line is not None:
                 put_filled(visible(line))
     folder = out or smaller.run.report / "cascade"
-    stem = folder / f"{slug(f'{found.smaller} to {found.larger}')}"
+    stem = folder / slug(f"{found.smaller} to {found.larger}")
     image, *_ = save_figure(CascadeDisplay.of(found, estimator or ()), stem)
     say(f"figure: {image}")
 
@@ -111,6 +111,7 @@ def cascade(
 def _as_json(found: Cascade) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from divtok.report.cascade import advice
     from divtok.report.cascade_figure import CascadeDisplay
 
     values = CascadeDisplay.of(found, tuple(found.curves)).values()
@@ -118,4 +119,4 @@ def _as_json(found: Cascade) -> dict[str, Any]:
         of = found.curves[curve["estimator"]]
         for name in ("share_of_oracle", "gain_at_half", "cost_at_larger"):
             curve[name] = asdict(getattr(of, name))
-    return values
+    return {**values, "ungraded": found.ungraded, "advice": advice(found)}

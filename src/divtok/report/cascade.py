@@ -6,7 +6,6 @@ Takes values that are already computed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from divtok.decide.cascade import Cascade, Curve, Measured
 from divtok.decide.deferral import Point
@@ -22,9 +21,6 @@ from divtok.report.tables import (
     label,
     supervised,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _COSTS = {
     "parameters": "Costs are in parameters that tokens go through.",

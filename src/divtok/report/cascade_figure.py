@@ -110,6 +110,11 @@ class CascadeDisplay:
             "smaller": {"generator": found.smaller, **_point(both.smaller)},
             "larger": {"generator": found.larger, **_point(both.larger)},
             "unit": both.unit,
+            "problems": {
+                "both": both.problems,
+                "only_smaller": both.only_smaller,
+                "only_larger": both.only_larger,
+            },
             "oracle": {
                 "accuracy": found.oracle.accuracy.tolist(),
                 "cost": found.oracle.cost.tolist(),

@@ -106,11 +106,12 @@ def cascade_in(config: RunConfig, found: Results) -> Cascade | None:
     if pair is None:
         return None
     sides = [Side(config, name, [g for g in found.groups if g.generator == name]) for name in pair]
-    problems = [{(g.benchmark, p) for g in side.groups for p in g.problem_id} for side in sides]
-    scored = any(group.columns for group in sides[0].groups)
-    if not (scored and problems[0] & problems[1]) or any(map(_why_no_accuracy, sides)):
+    if not any(group.columns for group in sides[0].groups):
         return None
-    return cascade_of(*sides)
+    try:
+        return cascade_of(*sides)
+    except DataError:  # what the verb would refuse, a report goes without
+        return None
 
 
 def cascade_of(
