@@ -33,8 +33,11 @@ SECTIONS = {
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),
         *("fit", "sweep", "Records"),
     ),
-    "Decisions": ("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
     "Runs": ("run", "Run", "import_files", "fit_family"),
+    "Decisions": (
+        *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
+        *("cascade", "Cascade"),
+    ),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
     "Records": (

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.cascade import Cascade, cascade
     from divtok.api.deciding import decide, load_policy, save_policy
     from divtok.api.distilled import distil
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
+    "Cascade": "divtok.api.cascade",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Decision": "divtok.decide.policy",
@@ -81,6 +83,7 @@ _HOME = {
     "Verdict": "divtok.records",
     "aconfidences": "divtok.api.batch",
     "auroc": "divtok.api.figures",
+    "cascade": "divtok.api.cascade",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
     "decide": "divtok.api.deciding",
@@ -108,6 +111,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Cascade",
     "Confidence",
     "Confidences",
     "Decision",
@@ -131,6 +135,7 @@ __all__ = [
     "Verdict",
     "aconfidences",
     "auroc",
+    "cascade",
     "confidence",
     "confidences",
     "decide",

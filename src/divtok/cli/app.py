@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from divtok.cli.cascade import cascade
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
 from divtok.cli.decide import decide
@@ -49,6 +50,7 @@ app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
 app.command("decide")(decide)
+app.command("cascade")(cascade)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

@@ -123,9 +123,13 @@ def results_of(run: Run, config: RunConfig) -> Results:
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:
     """Every benchmark x generator of the run, rows in order of problem and sample."""
+    return groups_and_left_out(run, config)[0]
+
+
+def groups_and_left_out(run: Run, config: RunConfig) -> tuple[list[ScoredGroup], list[LeftOut]]:
+    """The groups, and how many rows count in none of them."""
     responses = stored_responses(run)
-    groups, _ = _groups(run, config, responses, counts_of(run, config, responses))
-    return groups
+    return _groups(run, config, responses, counts_of(run, config, responses))
 
 
 def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Evaluation]:
