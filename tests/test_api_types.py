@@ -95,6 +95,11 @@ def decisions(pair: divtok.Pair, run: divtok.Run, found: divtok.Confidences) -> 
     print(offer.promise.threshold, offer.floor, divtok.confidences([], pair=pair).decisions)
 
 
+def deferred(run: divtok.Run) -> None:
+    found: divtok.Cascade = divtok.cascade(run, run, prices=(0.2, 2.0), read_price=0.05)
+    print(found.advice, found.curves["dtc_lin"].threshold, found.to_polars().shape)
+
+
 def lists(stored: divtok.Confidence) -> None:
     print(stored.value, divtok.estimators()[0].needs, divtok.ls("families")[0]["name"])
     print(divtok.extract_answer("7"), divtok.grade_answer(gold="1", answer=None))

@@ -9,7 +9,7 @@ import pytest
 from stages_samples import AUXILIARY, GENERATOR, Row, handmade_run, small_config
 
 from divtok.config.run import RunConfig
-from divtok.decide.policy import Policy, quantiles_of
+from divtok.decide.policy import HowScored, Policy, quantiles_of
 from divtok.decide.policy_file import save_policy
 from divtok.errors import DataError, UsageError
 from divtok.models.sizes import find_model
@@ -152,13 +152,15 @@ def test_an_accuracy_that_nobody_knows_is_no_zero(tmp_path: Path) -> None:
 
 
 def policy(**changes: Any) -> Policy:
-    made: dict[str, Any] = {
-        "threshold": 0.5, "risk": 0.1, "delta": 0.1, "estimator": "dtc_lin", "params": {},
-        "tokens": "reasoning", "pair": (GENERATOR, AUXILIARY), "generators": (GENERATOR,),
-        "responses": 100, "problems": 50, "base_risk": 0.5, "coverage": 0.5,
-        "accepted_risk": 0.05, "quantiles": quantiles_of([0.4, 0.9]),
+    scored: dict[str, Any] = {
+        "estimator": "dtc_lin", "params": {}, "tokens": "reasoning",
+        "pair": (GENERATOR, AUXILIARY),
     }  # fmt: skip
-    return Policy(**{**made, **changes})
+    return Policy(
+        threshold=0.5, risk=0.1, delta=0.1, scored=HowScored(**{**scored, **changes}),
+        generator=GENERATOR, responses=100, problems=50, base_risk=0.5, coverage=0.5,
+        accepted_risk=0.05, quantiles=quantiles_of([0.4, 0.9]),
+    )  # fmt: skip
 
 
 def test_a_policy_is_marked_where_it_stands(tmp_path: Path) -> None:

@@ -17,14 +17,15 @@ from divtok.config.run import RunConfig
 from divtok.decide.cascade import Cascade, Curve, Marked, curve, oracle
 from divtok.decide.cost import TokenCost
 from divtok.decide.deferral import Answers, choices
+from divtok.decide.offer import how_scored
 from divtok.decide.policy import Policy, check_policy
-from divtok.decide.policy_file import load_policy
 from divtok.errors import DataError, UsageError, did_you_mean
 from divtok.evaluate.metrics import Floats
 from divtok.evaluate.protocol import no_accuracy
-from divtok.evaluate.scored_group import PRIOR_FROM, ScoreColumn, ScoredGroup
+from divtok.evaluate.scored_group import ScoredGroup
 from divtok.records import Verdict
 from divtok.stages.evaluate import Results, graded, groups_and_left_out
+from divtok.stages.policies import find_policy
 from divtok.stages.token_costs import active_parameters, reading_models, token_cost
 from divtok.store.responses import Response, rows_of, stored_responses
 from divtok.store.run import Run
@@ -130,11 +131,12 @@ def cascade_of(
                 f"{side.generator} has {reason}.",
                 next_step="Grade its responses so that their answers are found: divtok grade RUN",
             )
-    columns = {c.estimator: (g, c) for g in smaller.groups for c in g.columns}
-    asked = None if policy is None else load_policy(policy)
-    names = _chosen(columns, estimators, asked)
+    group_with = {c.estimator: g for g in smaller.groups for c in g.columns}
+    asked = None if policy is None else find_policy(str(policy))
+    names = _chosen(group_with, estimators, asked)
     if asked is not None:
-        _check(asked, *columns[asked.estimator if asked.estimator in names else names[0]])
+        name = asked.scored.estimator if asked.scored.estimator in names else names[0]
+        check_policy(asked, how_scored(group_with[name], name))
     costs = _Costs(smaller, larger, names, prices)
     (ours, unknown), (theirs, also_unknown) = map(_answers, (smaller.groups, larger.groups))
     joined = choices(
@@ -155,7 +157,7 @@ def cascade_of(
         oracle=oracle(joined),
         within=within,
         ungraded=smaller.ungraded + larger.ungraded + unknown + also_unknown,
-        marked=None if asked is None else _marked(asked, curves[asked.estimator]),
+        marked=None if asked is None else _marked(asked, curves[asked.scored.estimator]),
     )
 
 
@@ -309,7 +311,7 @@ def _decided(group: ScoredGroup, row: int) -> bool:
 def _chosen(columns: Iterable[str], estimators: Sequence[str], policy: Policy | None) -> list[str]:
     """Those that are named, or all; with that of the policy where none is named."""
     known = list(columns)
-    asked = [] if policy is None or estimators else [policy.estimator]
+    asked = [] if policy is None or estimators else [policy.scored.estimator]
     for name in [*estimators, *asked]:
         if name not in known:
             raise UsageError(
@@ -319,21 +321,10 @@ def _chosen(columns: Iterable[str], estimators: Sequence[str], policy: Policy | 
     return list(dict.fromkeys(estimators)) or known
 
 
-def _check(policy: Policy, group: ScoredGroup, column: ScoreColumn) -> None:
-    """Refuse a policy that was made for other confidences than these."""
-    stated = ("prior", PRIOR_FROM)
-    check_policy(
-        policy,
-        estimator=column.estimator,
-        params={name: value for name, value in column.params.items() if name not in stated},
-        tokens=group.counted,
-        pair=group.pair or ("", ""),
-        prior=column.prior,
-    )
-
-
 def _marked(policy: Policy, curve: Curve) -> Marked:
-    return Marked(policy.estimator, policy.threshold, curve.at(policy.threshold), policy.promise)
+    return Marked(
+        policy.scored.estimator, policy.threshold, curve.at(policy.threshold), policy.promise
+    )
 
 
 def _why_no_accuracy(side: Side) -> str | None:
