@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from divtok.errors import UsageError
 from divtok.evaluate.metrics import Bools, Floats, Ints, finite, outcomes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # The figures of an evaluation, and the risk that each is the coverage at.
 COVERAGES: Mapping[str, float] = {
@@ -31,7 +35,14 @@ ROUNDING = 1e-9  # of a number of wrong answers: 0.29 * 100 is stored just below
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RiskCoverage:
-    """What each threshold accepts, [L] from the highest confidence to the lowest."""
+    """What each threshold accepts, [L] from the highest confidence to the lowest.
+
+    Example:
+        >>> import divtok
+        >>> curve = divtok.risk_coverage([0.9, 0.8, 0.4, 0.1], [True, False, True, True])
+        >>> curve.coverage.tolist(), curve.risk.tolist()
+        ([0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 0.3333333333333333, 0.25])
+    """
 
     threshold: Floats
     accepted: Ints
@@ -39,10 +50,12 @@ class RiskCoverage:
 
     @property
     def coverage(self) -> Floats:
+        """The share of all responses that is accepted."""
         return self.accepted / self.accepted[-1]
 
     @property
     def risk(self) -> Floats:
+        """The share of wrong answers among the accepted."""
         return self.wrong / self.accepted
 
     def at(self, risk: float) -> float:
@@ -53,6 +66,12 @@ class RiskCoverage:
         check_risk(risk)
         allowed = np.flatnonzero(within(self.wrong, self.accepted, risk))
         return float(self.coverage[allowed[-1]]) if len(allowed) else 0.0
+
+    def plot(self, ax: Axes, *, label: str | None = None) -> None:
+        """Draw risk over coverage on matplotlib axes, both in percent."""
+        ax.plot(100 * self.coverage, 100 * self.risk, label=label)
+        ax.set_xlabel("accepted (% of responses)")
+        ax.set_ylabel("wrong among them (%)")
 
 
 def risk_coverage(score: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCoverage:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import hypot
 from statistics import fmean
 
 from divtok.evaluate import metrics
@@ -24,7 +23,7 @@ from divtok.evaluate.selective import (
 from divtok.evaluate.selective_interval import area_interval, coverage_interval
 from divtok.records import Interval
 
-ORACLE, NO_RANKING = "oracle", "no ranking"
+ORACLE, NO_RANKING = "Oracle", "No ranking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,7 @@ def _mean(benchmarks: Sequence[Sequence[Rows]]) -> Selective:
     aurc = fmean(metrics.aurc(score, correct) for score, correct, _ in rows)
     moved = [aurc_influence(score, correct) for score, correct, _ in rows]
     at_1, at_5, at_10 = (
-        _mean_coverage([[_coverage(*one, risk) for one in of] for of in benchmarks])
-        for risk in COVERAGES.values()
+        _mean_coverage([_coverage(*one, risk) for one in rows]) for risk in COVERAGES.values()
     )
     interval = area_interval(aurc, influences(benchmarks, moved))
     return Selective(aurc, interval, *at_1, *at_5, *at_10)
@@ -105,20 +103,15 @@ def _coverage(score: Floats, correct: Bools, problem: Ints, risk: float) -> _Cov
     return coverage, coverage_interval(score, correct, problem, risk, coverage)
 
 
-def _mean_coverage(benchmarks: Sequence[Sequence[_Coverage]]) -> _Coverage:
-    """The mean over groups of a coverage, with an interval made of those of the groups.
+def _mean_coverage(groups: Sequence[_Coverage]) -> _Coverage:
+    """The mean over groups of a coverage, between the means of both ends of their intervals.
 
-    Groups of one benchmark share its problems, so that all may be off to the same side: within a
-    benchmark distances add up, over benchmarks their squares do.
+    That is wide, since chances even out over groups. But a few confident answers that happen to be
+    right make small coverages too large in all of them, and that does not.
     """
-    groups = sum(map(len, benchmarks))
-    mean = fmean(value for of in benchmarks for value, _ in of)
-    below: list[float] = []
-    above: list[float] = []
-    for of in benchmarks:
-        known = [(value, interval) for value, interval in of if interval is not None]
-        if len(known) < len(of):
-            return mean, None
-        below.append(sum(value - interval.low for value, interval in known))
-        above.append(sum(interval.high - value for value, interval in known))
-    return mean, Interval(mean - hypot(*below) / groups, mean + hypot(*above) / groups)
+    intervals = [interval for _, interval in groups if interval is not None]
+    mean = fmean(value for value, _ in groups)
+    if len(intervals) < len(groups):
+        return mean, None
+    ends = [fmean(getattr(interval, end) for interval in intervals) for end in ("low", "high")]
+    return mean, Interval(*ends)

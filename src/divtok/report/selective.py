@@ -21,6 +21,7 @@ from divtok.evaluate.selective_figures import (
     mean_selective,
     references,
 )
+from divtok.report.figures import MadeOf
 from divtok.report.overview_table import all_groups
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 from divtok.report.part import Drawn, Part
@@ -43,18 +44,15 @@ ABOUT = (
 )
 HOW = (
     "AURC: the share of wrong answers among the most confident, on average over all coverages. "
-    "Coverage at 5 %: the largest share of responses that a threshold accepts with at most 5 % "
-    "wrong among them; equal values are accepted together. It jumps where another threshold takes "
-    "over, and every threshold is the best on these very responses, which promises nothing for "
-    "others: divtok decide chooses one with a promise."
-)
-REFERENCES = (
-    "Oracle: all right answers before all wrong ones. No ranking: all answers tie. Intervals, "
-    "95 %, take the samples of a problem together."
+    "Coverage at 5%: the largest share of responses that a threshold accepts with at most 5 % "
+    "wrong among them; equal values are accepted together. It jumps from threshold to threshold, "
+    "and the best one on these very responses promises nothing for others: divtok decide chooses "
+    "one with a promise. Oracle: all right answers before all wrong ones. No ranking: all tie."
 )
 # Curves begin where a threshold accepts so many: the risk of fewer is chance.
 FEWEST_ACCEPTED = 30
 _POINTS = 100  # of a curve, about
+_DARK = 4, 11  # two series of the darkest colour
 _STEPS = 20  # thresholds; a curve of no more has each of them marked
 
 
@@ -73,18 +71,23 @@ def selective_part(groups: Sequence[ScoredGroup]) -> Part | None:
         )
         for generator in generators
     )
-    tables = {"selective": selective_table(groups, found, bounds)}
+    tables = {"selective": _table(groups, found, bounds, tuple(COVERAGES))}
     return Part(ABOUT, tables, figures, _short(found, bounds))
 
 
 def selective_table(
+    groups: Sequence[ScoredGroup], *, coverages: Sequence[str] = tuple(COVERAGES)
+) -> ReportTable:
+    """One row an estimator, and for reference the best that a ranking could do and none at all."""
+    return _table(groups, mean_selective(groups), references(groups), coverages)
+
+
+def _table(
     groups: Sequence[ScoredGroup],
     found: Sequence[MeanSelective],
     bounds: Sequence[MeanSelective],
-    *,
-    coverages: Mapping[str, float] = COVERAGES,
+    coverages: Sequence[str],
 ) -> ReportTable:
-    """One row an estimator, and for reference the best that a ranking could do and none at all."""
     enough = sum(len(group.problem_id) for group in groups) >= FEWEST_RESPONSES
     columns = (
         ReportColumn("estimator", "Estimator"),
@@ -92,12 +95,12 @@ def selective_table(
         *(
             ReportColumn(
                 name,
-                f"Coverage at {100 * risk:g}%",
+                f"Coverage at {100 * COVERAGES[name]:g}%",
                 "percent",
                 "higher" if enough else None,
                 bounded=True,
             )
-            for name, risk in coverages.items()
+            for name in coverages
         ),
     )
     ones = {one.estimator: one for one in found}
@@ -107,17 +110,30 @@ def selective_table(
     ]
     rows += [ReportRow((one.estimator, *_cells(one, coverages)), ranked=False) for one in bounds]
     keys = {(group.benchmark, group.generator): group for group in groups}
-    caption = "" if len(keys) == 1 else f"Means over {all_groups(keys)}. "
-    partial = [f"{label(m.estimator)} {m.groups}" for m in found if m.groups < len(keys)]
-    if partial:
-        caption += f"Over fewer than {len(keys)} groups: {', '.join(partial)}. "
-    shared = (HOW, REFERENCES)
     return ReportTable(
-        "Selective prediction", columns, tuple(rows), caption.rstrip(), shared, ranked_in="column"
+        "Selective prediction",
+        columns,
+        tuple(rows),
+        _caption(keys, found),
+        (HOW,),
+        ranked_in="column",
     )
 
 
-def _cells(one: MeanSelective, coverages: Mapping[str, float]) -> list[Cell]:
+def _caption(groups: Mapping[tuple[str, str], object], found: Sequence[MeanSelective]) -> str:
+    caption = "Every scored response, with 95 % intervals over whole problems."
+    if len(groups) > 1:
+        caption = (
+            f"Means over {all_groups(groups)}. {caption} That of a mean coverage is the mean of "
+            "both ends, which is wide."
+        )
+    partial = [f"{label(m.estimator)} {m.groups}" for m in found if m.groups < len(groups)]
+    if partial:
+        caption += f" Over fewer than {len(groups)} groups: {', '.join(partial)}."
+    return caption
+
+
+def _cells(one: MeanSelective, coverages: Sequence[str]) -> list[Cell]:
     names = ("aurc", *coverages)
     figures = one.figures
     return [Bounded(getattr(figures, n), getattr(figures, f"{n}_interval")) for n in names]
@@ -125,15 +141,22 @@ def _cells(one: MeanSelective, coverages: Mapping[str, float]) -> list[Cell]:
 
 def _short(found: Sequence[MeanSelective], bounds: Sequence[MeanSelective]) -> tuple[str, ...]:
     """The estimator that lets one accept most at a risk of 5 %, and what could be at best."""
-    best = max(found, key=lambda one: one.figures.coverage_at_5)
-    oracle, none = ({b.estimator: b for b in bounds}[name] for name in (ORACLE, NO_RANKING))
+    most = max(one.groups for one in found)
+    rivals = [one for one in found if one.groups == most and one.estimator not in supervised()]
+    if not rivals:
+        return ()
+    best = max(rivals, key=lambda one: one.figures.coverage_at_5)
+    oracle, none = (
+        100 * next(b.figures.coverage_at_5 for b in bounds if b.estimator == name)
+        for name in (ORACLE, NO_RANKING)
+    )
+    figures = best.figures
     column = ReportColumn("coverage_at_5", "", "percent")
-    at_5 = Bounded(best.figures.coverage_at_5, best.figures.coverage_at_5_interval)
+    cell = Bounded(figures.coverage_at_5, figures.coverage_at_5_interval)
     return (
-        f"Of answers of which at most 5 % are wrong, {label(best.estimator)} accepts most: "
-        f"{shown(ReportRow(()), column, at_5, dash='')} % of all. A perfect ranking would accept "
-        f"{100 * oracle.figures.coverage_at_5:.1f} %, none {100 * none.figures.coverage_at_5:.1f}"
-        " %.",
+        f"With at most 5 % wrong among the accepted answers, {label(best.estimator)} accepts most: "
+        f"{shown(ReportRow(()), column, cell, dash='')} % of all, with the best threshold in "
+        f"hindsight; a perfect ranking would accept {oracle:.1f} %, none {none:.1f} %.",
     )
 
 
@@ -142,32 +165,39 @@ def _display(generator: str, groups: Sequence[ScoredGroup]) -> PanelsDisplay:
     names = in_order(c.estimator for g in groups for c in g.columns if not c.ranking_only)
     panels = [_panel(group, names) for group in groups]
     rows = tuple(tuple(panels[i : i + 2]) for i in range(0, len(panels), 2))
-    about = f"curves begin at {FEWEST_ACCEPTED} accepted responses"
+    outcomes = np.concatenate([group.correct()[group.graded()] for group in groups])
+    first = groups[0]
+    made = MadeOf(first.pair, first.theta, len(outcomes), int(outcomes.sum()), first.counted)
+    about = f"{made.text()}; curves from {FEWEST_ACCEPTED} accepted responses on"
     title = f"Wrong answers among the accepted: {generator}"
     return PanelsDisplay("selective", title, rows, about)
 
 
 def _panel(group: ScoredGroup, names: Sequence[str]) -> Panel:
-    graded, right = group.graded(), group.correct()
-    correct = right[graded]
-    columns = {column.estimator: column for column in group.columns}
-    lines = [
-        _line(label(name), risk_coverage(*used(group, columns[name])[:2]), names.index(name))
-        for name in names
-        if name in columns and used(group, columns[name])[2].any()
-    ]
+    """`names` are the estimators of the figure, each of which has its look."""
+    labels = [label(name) for name in names]
+    lines: list[LineSeries] = []
+    for number, name in enumerate(names):
+        column = next((c for c in group.columns if c.estimator == name), None)
+        score, correct, _ = used(group, column) if column else ([], [], None)
+        if len(score):
+            alike = labels.count(labels[number]) > 1
+            shown_as = f"{labels[number]} ({name})" if alike else labels[number]
+            lines.append(_line(shown_as, risk_coverage(score, correct), number))
+    correct = group.correct()[group.graded()]
     if len(correct):
-        base, dark = 100 * float((~correct).mean()), 4
+        base = 100 * float((~correct).mean())
+        best = risk_coverage(perfect_score(correct), correct)
         lines += [
-            _line(ORACLE, risk_coverage(perfect_score(correct), correct), dark, dashed=True),
-            LineSeries(NO_RANKING, (0.0, 100.0), (base, base), dark + 1, dashed=True),
+            _line(ORACLE, best, _DARK[0], dashed=True),
+            LineSeries(NO_RANKING, (0.0, 100.0), (base, base), _DARK[1], dashed=True),
         ]
     few = f", fewer than {FEWEST_RESPONSES}" if len(correct) < FEWEST_RESPONSES else ""
     return Panel(
         title=f"{group.benchmark} ({len(correct):,} responses{few})",
         x_label="accepted (% of responses)",
         y_label="wrong among them (%)",
-        lines=tuple(line for line in lines if line.has_values),
+        lines=tuple(lines),
         reason="no response was scored",
     )
 
@@ -175,10 +205,11 @@ def _panel(group: ScoredGroup, names: Sequence[str]) -> Panel:
 def _line(name: str, curve: RiskCoverage, series: int, *, dashed: bool = False) -> LineSeries:
     """A curve at about `_POINTS` coverages, from `FEWEST_ACCEPTED` responses on."""
     there = np.flatnonzero(curve.accepted >= min(FEWEST_ACCEPTED, curve.accepted[-1]))
-    place = np.floor(_POINTS * curve.coverage[there])
-    kept = there[np.append(np.diff(place) > 0, True)]  # the last threshold of each step
+    step = np.floor(_POINTS * curve.coverage[there])
+    # The first threshold of each step, and the last of all.
+    kept = there[(np.diff(step, prepend=-1) > 0) | (there == there[-1])]
     x, y = 100 * curve.coverage[kept], 100 * curve.risk[kept]
-    marked = not dashed and len(curve.accepted) <= _STEPS
+    marked = not dashed and len(kept) <= _STEPS
     return LineSeries(
         name, tuple(x.tolist()), tuple(y.tolist()), series, dashed=dashed, markers=marked
     )
