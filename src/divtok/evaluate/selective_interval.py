@@ -51,12 +51,11 @@ def coverage_interval(
     found: list[tuple[float, float]] = []
     for limit, end in ((-half, "low"), (half, "high")):
         allowed = np.flatnonzero((excess <= limit + ROUNDING) & ends)
-        if not len(allowed):
-            found.append((0.0, 0.0))
-            continue
-        accepted = np.arange(len(score)) <= allowed[-1]
+        accepted = np.arange(len(score)) <= (allowed[-1] if len(allowed) else -1)
         share = float(accepted.mean())
-        found.append((share, getattr(share_interval(accepted, problem[order]), end) - share))
+        sure = share in (0, 1)  # all or none can be accepted whatever there is
+        beside = 0.0 if sure else getattr(share_interval(accepted, problem[order]), end) - share
+        found.append((share, beside))
     (low, below), (high, above) = found
     return Interval(
         low=coverage - hypot(coverage - low, below), high=coverage + hypot(high - coverage, above)
