@@ -132,7 +132,7 @@ def test_intervals_of_selective_prediction_cover(problems: int, samples: int):
     runs, names = tries(short=25, full=300), ("aurc", *COVERAGES)
     held: dict[str, list[float]] = {name: [] for name in names}
     for number, design in enumerate(some(POPULATIONS[::3])):
-        confidence, correct, _ = design.draw(400_000, 1, np.random.default_rng(0))
+        confidence, correct, _ = design.draw(200_000, 1, np.random.default_rng(0))
         curve = risk_coverage(confidence, correct)
         least = 1 / (problems * samples)  # a smaller coverage is none of so few responses
         at = {name: curve.at(risk) for name, risk in COVERAGES.items()}
@@ -156,8 +156,9 @@ def test_intervals_of_selective_prediction_cover(problems: int, samples: int):
     with measure(f"coverage-aurc-{named}", what, "90 to 98 %") as figures:
         show(figures, held["aurc"], runs, least=90)
     what = f"Coverage of the interval of coverage at 1, 5 and 10 % risk, {size}"
-    with measure(f"coverage-selective-{named}", what, "93 to 97 %, or more") as figures:
-        show(figures, [share for name in COVERAGES for share in held[name]], runs, most=100)
+    with measure(f"coverage-selective-{named}", what, "90 %, or more") as figures:
+        every = [share for name in COVERAGES for share in held[name]]
+        show(figures, every, runs, least=90, most=100)
 
 
 @pytest.mark.parametrize(("benchmarks", "generators", "problems"), [(4, 1, 20), (4, 2, 100)])

@@ -63,8 +63,11 @@ class RiskCoverage:
 
         Every threshold is looked at: a risk may rise above the limit and come down again.
         """
-        check_risk(risk)
-        allowed = np.flatnonzero(within(self.wrong, self.accepted, risk))
+        if not 0 <= risk <= 1:
+            raise UsageError(
+                f"A risk must be between 0 and 1, not {risk:g}.", next_step="Write 5 % as 0.05."
+            )
+        allowed = np.flatnonzero(self.wrong <= risk * self.accepted + ROUNDING)
         return float(self.coverage[allowed[-1]]) if len(allowed) else 0.0
 
     def plot(self, ax: Axes, *, label: str | None = None) -> None:
@@ -109,18 +112,6 @@ def aurc_influence(score: Floats, correct: Bools) -> Floats:
     starts = np.cumsum(size) - size
     pull, moved = (np.add.reduceat(each, starts) / size for each in (pull, moved))
     return moved[level] + pull[level] * ~correct - risk.mean()
-
-
-def within(wrong: npt.NDArray[np.number], accepted: npt.NDArray[np.number], risk: float) -> Bools:
-    """Whether at most the share `risk` of the accepted are wrong."""
-    return wrong <= risk * accepted + ROUNDING
-
-
-def check_risk(risk: float) -> None:
-    if not 0 <= risk <= 1:
-        raise UsageError(
-            f"A risk must be between 0 and 1, not {risk:g}.", next_step="Write 5 % as 0.05."
-        )
 
 
 def _from_here_on(values: Floats) -> Floats:

@@ -88,7 +88,7 @@ def _table(
     bounds: Sequence[MeanSelective],
     coverages: Sequence[str],
 ) -> ReportTable:
-    enough = sum(len(group.problem_id) for group in groups) >= FEWEST_RESPONSES
+    enough = max((one.n for one in found), default=0) >= FEWEST_RESPONSES
     columns = (
         ReportColumn("estimator", "Estimator"),
         ReportColumn("aurc", "AURC", "fraction", "lower" if enough else None, bounded=True),
@@ -168,7 +168,7 @@ def _display(generator: str, groups: Sequence[ScoredGroup]) -> PanelsDisplay:
     outcomes = np.concatenate([group.correct()[group.graded()] for group in groups])
     first = groups[0]
     made = MadeOf(first.pair, first.theta, len(outcomes), int(outcomes.sum()), first.counted)
-    about = f"{made.text()}; curves from {FEWEST_ACCEPTED} accepted responses on"
+    about = f"{made.text()}; curves from {FEWEST_ACCEPTED} accepted on"
     title = f"Wrong answers among the accepted: {generator}"
     return PanelsDisplay("selective", title, rows, about)
 
