@@ -129,36 +129,40 @@ def test_brier_intervals_cover(problems: int, samples: int):
 @pytest.mark.parametrize(("problems", "samples"), SIZES)
 def test_intervals_of_selective_prediction_cover(problems: int, samples: int):
     """AURC, and the coverage at each risk, which may be held more often than it must."""
-    runs, names = tries(short=25, full=300), ("aurc", *COVERAGES)
-    held: dict[str, list[float]] = {name: [] for name in names}
-    for number, design in enumerate(some(POPULATIONS[::3])):
+    runs, least = tries(short=25, full=200), 90
+
+    def truth(design: Design) -> dict[str, float]:
         confidence, correct, _ = design.draw(200_000, 1, np.random.default_rng(0))
         curve = risk_coverage(confidence, correct)
-        least = 1 / (problems * samples)  # a smaller coverage is none of so few responses
-        at = {name: curve.at(risk) for name, risk in COVERAGES.items()}
-        truth = {name: value if value >= least else 0.0 for name, value in at.items()}
-        truth["aurc"] = aurc(confidence, correct)
-        holds: dict[str, list[bool]] = {name: [] for name in names}
-        for seed in range(runs):
-            rng = np.random.default_rng([seed, problems, samples, number])
-            found = selective_figures(*design.draw(problems, samples, rng))
-            for name in names:
-                interval = getattr(found, f"{name}_interval")
-                # Without a right or a wrong answer AURC has none.
-                there = interval is not None and interval.low <= truth[name] <= interval.high
-                holds[name].append(there)
-        for name in names:
-            held[name].append(100 * float(np.mean(holds[name])))
+        found = {name: curve.at(risk) for name, risk in COVERAGES.items()}
+        seen = 1 / (problems * samples)  # a smaller coverage is none of so few responses
+        at_all = {name: value if value >= seen else 0.0 for name, value in found.items()}
+        return {"aurc": aurc(confidence, correct), **at_all}
 
-    size = f"{problems} problems x {samples}"
-    named = f"{problems:03}x{samples}"
-    what = f"Coverage of the AURC interval, {size}"
-    with measure(f"coverage-aurc-{named}", what, "90 to 98 %") as figures:
-        show(figures, held["aurc"], runs, least=90)
-    what = f"Coverage of the interval of coverage at 1, 5 and 10 % risk, {size}"
-    with measure(f"coverage-selective-{named}", what, "90 %, or more") as figures:
-        every = [share for name in COVERAGES for share in held[name]]
-        show(figures, every, runs, least=90, most=100)
+    def holds(number: int, seed: int, true: dict[str, float]) -> dict[str, bool]:
+        rng = np.random.default_rng([seed, problems, samples, number])
+        found = selective_figures(*populations[number].draw(problems, samples, rng))
+        ends = {name: getattr(found, f"{name}_interval") for name in true}
+        return {n: e is not None and e.low <= true[n] <= e.high for n, e in ends.items()}
+
+    size, named = f"{problems} problems x {samples}", f"{problems:03}x{samples}"
+    of_area = f"Coverage of the AURC interval, {size}"
+    of_coverage = f"Coverage of the interval of coverage at 1, 5 and 10 % risk, {size}"
+    with (
+        measure(f"coverage-aurc-{named}", of_area, "90 to 98 %") as area,
+        measure(f"coverage-selective-{named}", of_coverage, "90 %, or more") as coverages,
+    ):
+        populations = some(POPULATIONS[::3])
+        held: dict[str, list[float]] = {name: [] for name in ("aurc", *COVERAGES)}
+        for number, design in enumerate(populations):
+            true = truth(design)
+            tried = [holds(number, seed, true) for seed in range(runs)]
+            for name, shares in held.items():
+                shares.append(100 * float(np.mean([one[name] for one in tried])))
+        show(area, held.pop("aurc"), runs, least=least)
+        show(
+            coverages, [s for shares in held.values() for s in shares], runs, least=least, most=100
+        )
 
 
 @pytest.mark.parametrize(("benchmarks", "generators", "problems"), [(4, 1, 20), (4, 2, 100)])
