@@ -544,8 +544,8 @@ class Evaluation:
     beyond: int | None = None
     trained_length: int | None = None
     fallbacks: int | None = None  # answers found by one; None where none was looked for
-    # None in rows of older runs, too. A coverage is the largest share of the scored responses that a
-    # threshold accepts with at most 1, 5 or 10 % wrong answers among them.
+    # None in rows of older runs, too. A coverage is the largest share of the scored responses that
+    # a threshold accepts with at most 1, 5 or 10 % wrong answers among them.
     aurc_interval: Interval | None = None
     coverage_at_1: float | None = None
     coverage_at_1_interval: Interval | None = None
