@@ -31,6 +31,7 @@ SECTIONS = {
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),
+        *("aurc", "coverage_at", "risk_coverage", "RiskCoverage"),
         *("fit", "sweep", "Records"),
     ),
     "Runs": ("run", "Run", "import_files", "fit_family"),

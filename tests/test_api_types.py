@@ -63,6 +63,9 @@ def many(pair: divtok.Pair) -> None:
     error: float | None = divtok.ece(values, [True, None])
     rank: float | None = divtok.auroc(again, grades)
     print(error, rank, divtok.natural_ece([0.5], [True]), divtok.natural_auroc([0.5], [True]))
+    curve: divtok.RiskCoverage = divtok.risk_coverage(values, grades)
+    area: float = divtok.aurc(again, [True, None])
+    print(curve.at(0.1), area, divtok.coverage_at([0.5], [True], risk=0.01))
     print(divtok.fit(found, [True, False]).theta)
     for row in divtok.sweep(found, [True, False], n=(5, 10)):
         print(row.estimator, row.value, None if row.best is None else row.best.theta)

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
+    from divtok.api.selective import aurc, coverage_at, risk_coverage
     from divtok.api.tables import Records
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
+    from divtok.evaluate.selective import RiskCoverage
     from divtok.grade import grade_answer
     from divtok.protocols.extract import extract_answer
     from divtok.records import (
@@ -73,6 +75,7 @@ _HOME = {
     "Problem": "divtok.records",
     "Records": "divtok.api.tables",
     "Result": "divtok.api.result",
+    "RiskCoverage": "divtok.evaluate.selective",
     "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
@@ -82,11 +85,13 @@ _HOME = {
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
     "aconfidences": "divtok.api.batch",
+    "aurc": "divtok.api.selective",
     "auroc": "divtok.api.figures",
     "cascade": "divtok.api.cascade",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
     "decide": "divtok.api.deciding",
+    "coverage_at": "divtok.api.selective",
     "distil": "divtok.api.distilled",
     "ece": "divtok.api.figures",
     "estimator": "divtok.score.registry",
@@ -105,6 +110,7 @@ _HOME = {
     "ls": "divtok.api.listing",
     "natural_auroc": "divtok.api.figures",
     "natural_ece": "divtok.api.figures",
+    "risk_coverage": "divtok.api.selective",
     "run": "divtok.api.runs",
     "save_policy": "divtok.api.deciding",
     "sweep": "divtok.api.figures",
@@ -125,6 +131,7 @@ __all__ = [
     "Problem",
     "Records",
     "Result",
+    "RiskCoverage",
     "Run",
     "Sampling",
     "ServerPair",
@@ -134,10 +141,12 @@ __all__ = [
     "Trajectory",
     "Verdict",
     "aconfidences",
+    "aurc",
     "auroc",
     "cascade",
     "confidence",
     "confidences",
+    "coverage_at",
     "decide",
     "distil",
     "ece",
@@ -157,6 +166,7 @@ __all__ = [
     "ls",
     "natural_auroc",
     "natural_ece",
+    "risk_coverage",
     "run",
     "save_policy",
     "sweep",

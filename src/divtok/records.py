@@ -500,10 +500,10 @@ class Evaluation:
     """How good one estimator is for one generator on one benchmark. Fractions, not percent.
 
     `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; `natural_*`,
-    `brier`, `aurc`, `mean_confidence` and `share_right`, which the mean confidence should be, use
-    every scored response at its natural prevalence. Chance makes a measured ECE too large:
-    `natural_ece_debiased` and the interval are about the true one, and `natural_ece_floor` is what
-    a perfectly calibrated estimator would show.
+    `brier`, `aurc`, `coverage_at_*`, `mean_confidence` and `share_right`, which the mean confidence
+    should be, use every scored response at its natural prevalence. Chance makes a measured ECE too
+    large: `natural_ece_debiased` and the interval are about the true one, and `natural_ece_floor`
+    is what a perfectly calibrated estimator would show.
 
     Example:
         >>> import divtok
@@ -544,6 +544,15 @@ class Evaluation:
     beyond: int | None = None
     trained_length: int | None = None
     fallbacks: int | None = None  # answers found by one; None where none was looked for
+    # None in rows of older runs, too. A coverage is the largest share of the scored responses that
+    # a threshold accepts with at most 1, 5 or 10 % wrong answers among them.
+    aurc_interval: Interval | None = None
+    coverage_at_1: float | None = None
+    coverage_at_1_interval: Interval | None = None
+    coverage_at_5: float | None = None
+    coverage_at_5_interval: Interval | None = None
+    coverage_at_10: float | None = None
+    coverage_at_10_interval: Interval | None = None
 
 
 def shortened(text: str, longest: int = 80) -> str:

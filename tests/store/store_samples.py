@@ -115,6 +115,13 @@ evaluations = st.builds(
     excluded_by=st.dictionaries(any_text, st.integers(), max_size=3),
     clipped=int64,
     reason=reasons,
+    aurc_interval=intervals,
+    coverage_at_1=maybe_number,
+    coverage_at_1_interval=intervals,
+    coverage_at_5=maybe_number,
+    coverage_at_5_interval=intervals,
+    coverage_at_10=maybe_number,
+    coverage_at_10_interval=intervals,
 )
 
 chains = st.builds(r.Chain, texts, texts, id_lists, id_lists, reasons)

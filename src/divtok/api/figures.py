@@ -87,7 +87,7 @@ def ece(
         >>> round(divtok.ece([0.9, 0.8, 0.4, 0.1], [True, False, True, False]), 3)
         0.4
     """
-    scores, right = _usable(confidences, correct)
+    scores, right = usable(confidences, correct)
     probability = np.clip(scores, 0.0, 1.0)
     if not np.array_equal(probability, scores):
         raise DataError(
@@ -110,7 +110,7 @@ def auroc(
         >>> divtok.auroc([0.9, 0.8, 0.4, 0.1], [True, False, True, False])
         0.75
     """
-    scores, right = _usable(confidences, correct)
+    scores, right = usable(confidences, correct)
     return balanced_figures(scores, None, right, Protocol(draws=draws, cap=cap)).auroc
 
 
@@ -122,7 +122,7 @@ def natural_ece(confidences: Values, correct: Outcomes, *, bins: int = 20) -> fl
         >>> round(divtok.natural_ece([0.9, 0.8, 0.4], [True, False, True]), 3)
         0.5
     """
-    return metrics.ece(*_usable(confidences, correct), bins)
+    return metrics.ece(*usable(confidences, correct), bins)
 
 
 def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
@@ -135,7 +135,7 @@ def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
         >>> divtok.natural_auroc([0.9, 0.8, 0.4], [True, False, True])
         0.5
     """
-    return metrics.auroc(*_usable(confidences, correct))
+    return metrics.auroc(*usable(confidences, correct))
 
 
 def sweep(
@@ -284,7 +284,7 @@ def _verdict(outcome: Any) -> str:
     return Verdict.CORRECT if outcome else Verdict.INCORRECT
 
 
-def _usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
+def usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
     """The rows that have a value and a decided outcome, [N] each."""
     if isinstance(confidences, Confidences):
         confidences = confidences.values

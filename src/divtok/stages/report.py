@@ -9,6 +9,7 @@ from divtok.evaluate.fit import ThetaFit
 from divtok.report.cascade import cascade_part
 from divtok.report.decisions import decisions_part
 from divtok.report.part import Part
+from divtok.report.selective import selective_part
 from divtok.report.write import write_report
 from divtok.stages.cascade import cascade_in
 from divtok.stages.evaluate import Results, protocol_of, results_of
@@ -45,6 +46,7 @@ def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [
         _decisions,
         _cascade,
+        lambda _run, _config, found: selective_part(found.groups),
     ]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]

@@ -229,5 +229,12 @@ EVALUATIONS = Layout(
         whole("beyond", nullable=True),
         whole("trained_length", nullable=True, unit="tokens"),
         whole("fallbacks", nullable=True, unit="responses"),
+        interval("aurc_interval"),
+        fraction("coverage_at_1"),
+        interval("coverage_at_1_interval"),
+        fraction("coverage_at_5"),
+        interval("coverage_at_5_interval"),
+        fraction("coverage_at_10"),
+        interval("coverage_at_10_interval"),
     ),
 )
