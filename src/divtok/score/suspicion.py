@@ -1,0 +1,135 @@
+"""How suspect each step of a response is, by the numbers of its tokens.
+
+Of a wrong response some step is the first that went wrong. Each way of marking it gives every step
+a score, and the step with the highest one is marked. Knows traces and where steps begin; whether a
+step is right is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from divtok.records import FirstWrong, Trace
+from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.estimators.guarded import excess_surprise
+from divtok.score.estimators.weighted import weighted_surprise
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+FIRST_DIVERGENT = "first_divergent"
+WEIGHTED = "weighted"
+LEAST_LIKELY, LEAST_LIKELY_STEP = "least_likely", "least_likely_step"
+# Every way of marking, with its words, in the order of tables.
+MARKINGS: Mapping[str, str] = {
+    FIRST_DIVERGENT: "first divergent token",
+    "count": "most divergent tokens",
+    "divergence": "largest summed divergence",
+    WEIGHTED: "largest weighted surprise",
+    "excess": "largest excess surprise",
+    LEAST_LIKELY: "least likely token",
+    LEAST_LIKELY_STEP: "least likely step",
+}
+
+
+def step_scores(trace: Trace, bounds: Ints, *, theta: float) -> dict[str, Floats]:
+    """[S] the score of every step by each way of marking; higher is more suspect.
+
+    `bounds` [S + 1] are where steps begin. A score of -inf is of a step that is never marked. A way
+    for which the trace does not tell enough, as a server's does not, is left out.
+    """
+    steps = len(bounds) - 1
+    divergent = divergent_tokens(trace, theta=theta)
+    counts = _each(divergent, bounds, np.sum, 0.0)
+    surprise = -trace.logprob_p[: trace.turn_end].astype(np.float64)
+    reasoning_bits = np.where(trace.reasoning(), trace.jsd_bits, 0.0).astype(np.float64)
+    found = {
+        FIRST_DIVERGENT: np.where(counts > 0, -np.arange(steps, dtype=np.float64), -np.inf),
+        "count": np.where(counts > 0, counts, -np.inf),
+        "divergence": _each(reasoning_bits, bounds, np.sum, 0.0),
+        WEIGHTED: _each(weighted_surprise(trace), bounds, np.sum, 0.0),
+        LEAST_LIKELY: _each(surprise, bounds, np.max, -np.inf),
+        LEAST_LIKELY_STEP: _each(surprise, bounds, np.mean, -np.inf),
+    }
+    excess = excess_surprise(trace)
+    if excess is not None:
+        found["excess"] = _each(excess[: trace.turn_end], bounds, np.max, -np.inf)
+    return {name: found[name] for name in MARKINGS if name in found}
+
+
+def order_of(scores: Floats) -> Ints:
+    """The steps from the most suspect on; of equal ones the first comes first."""
+    return np.argsort(-scores, kind="stable")
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectStep:
+    """One step of a response, by how suspect it is: `rank` 1 is the most suspect.
+
+    `step` counts the steps from 1, `score` is their weighted surprise in bits x nats, summed over
+    their tokens, `divergent` how many of those are divergent. The step is the characters
+    `start`:`stop` of the response and the tokens `first_token`:`end_token`. `known_wrong` says
+    whether it is the first wrong step, None where that is not known.
+
+    Example:
+        >>> import divtok
+        >>> pair = divtok.load_pair("tiny")
+        >>> question = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
+        >>> response = "421 + 130 = 541.\\nThe answer is \\\\boxed{541}."
+        >>> first, *_ = divtok.suspect_steps(divtok.confidence(question, response, pair=pair))
+        >>> first.step, first.text
+        (1, '421 + 130 = 541.')
+    """
+
+    rank: int
+    step: int
+    score: float
+    divergent: int
+    text: str
+    start: int
+    stop: int
+    first_token: int
+    end_token: int
+    known_wrong: bool | None = None
+
+
+def suspect_steps(
+    trace: Trace,
+    text: str,
+    steps: Sequence[tuple[int, int]],
+    bounds: Ints,
+    *,
+    theta: float,
+    first_wrong: FirstWrong | None = None,
+) -> list[SuspectStep]:
+    """The steps of a response in order of suspicion; `first_wrong` where anything is known."""
+    known = first_wrong is not None and first_wrong.reason is None
+    scores = _each(weighted_surprise(trace), bounds, np.sum, 0.0)
+    counts = _each(divergent_tokens(trace, theta=theta), bounds, np.sum, 0.0)
+    return [
+        SuspectStep(
+            rank,
+            step + 1,
+            float(scores[step]),
+            int(counts[step]),
+            text[slice(*steps[step])],
+            *steps[step],
+            int(bounds[step]),
+            int(bounds[step + 1]),
+            step == first_wrong.step if known else None,
+        )
+        for rank, step in enumerate(order_of(scores).tolist(), start=1)
+    ]
+
+
+def _each(
+    values: npt.NDArray[np.generic], bounds: Ints, of: Callable[..., float], empty: float
+) -> Floats:
+    """[S] what `of` says of the values of each step; a step may have none."""
+    parts = [values[a:b] for a, b in pairwise(bounds.tolist())]
+    return np.array([of(part) if len(part) else empty for part in parts], dtype=np.float64)
