@@ -17,10 +17,12 @@ import numpy as np
 from divtok.evaluate.mean_interval import mean_interval
 from divtok.evaluate.metrics import Floats, Ints
 from divtok.evaluate.resampling import problem_numbers
+from divtok.evaluate.share_interval import share_interval
 from divtok.records import Interval
 
 CHANCE, FIRST, LAST = "chance", "first", "last"
 FEWEST = 30  # wrong responses, before anything is said of them
+FEWEST_OF_A_LENGTH = 10  # of so many steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +74,8 @@ class Mean:
 class Marking:
     """One way of marking over all responses that have its scores; shares of the marked ones.
 
-    `over` has the precision less that of others on the same responses.
+    `over` has the precision less that of others on the same responses. `by_steps` has it by the
+    number of steps, where there are enough responses of so many.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Marking:
     behind: float | None
     reciprocal: float  # over all responses
     over: Mapping[str, Mean]
+    by_steps: Mapping[int, Mean]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,8 @@ class Mistakes:
     """What is known of the wrong responses of one generator, and of its right ones.
 
     Of `wrong` responses the first wrong step of `known` is known; `unknown` has the others by kind
-    of reason. `by_steps` has the precision of each way of marking by the number of steps. Of
-    `right` responses that were read `alarms` have a divergent token; of `checked` ones, whose steps
-    are known, `slipped` have a wrong step.
+    of reason. Of `right` responses that were read `alarms` have a divergent token; of `checked`
+    ones, whose steps are known, `slipped` have a wrong step.
     """
 
     generator: str
@@ -113,7 +116,6 @@ class Mistakes:
     unknown: Mapping[str, int]
     markings: tuple[Marking, ...]
     earliness: Earliness
-    by_steps: Mapping[str, Mapping[int, Mean]]
     right: int
     alarms: int
     checked: int
@@ -126,9 +128,9 @@ class Mistakes:
 
 def found_by(scores: Floats, first_wrong: int) -> Found:
     """Of equal scores the earlier step is the more suspect."""
-    order = np.argsort(-scores, kind="stable")
-    place = int(np.flatnonzero(order == first_wrong)[0])
-    reciprocal, marked = 1 / (place + 1), int(order[0])
+    own, marked = scores[first_wrong], int(np.argmax(scores))
+    ahead = np.count_nonzero(scores > own) + np.count_nonzero(scores[:first_wrong] == own)
+    reciprocal = 1 / (1 + ahead)
     if scores[marked] == -np.inf:
         return Found(0.0, 0.0, 0.0, 0.0, 0.0, reciprocal)
     off = marked - first_wrong
@@ -157,9 +159,10 @@ def markings_of(mistakes: Sequence[Mistake], against: Sequence[str]) -> list[Mar
     `against` names those that every precision is compared with, chance among them if it is to be.
     """
     problem = problem_numbers([m.problem for m in mistakes])
+    steps = np.array([m.steps for m in mistakes], dtype=np.int64)
     names = list(dict.fromkeys(name for m in mistakes for name in m.scores))
     found = {name: [_found(m, name) for m in mistakes] for name in (*names, CHANCE, FIRST, LAST)}
-    return [_marking(name, rows, found, against, problem) for name, rows in found.items()]
+    return [_marking(name, rows, found, against, problem, steps) for name, rows in found.items()]
 
 
 def earliness_of(mistakes: Sequence[Mistake]) -> Earliness:
@@ -170,21 +173,6 @@ def earliness_of(mistakes: Sequence[Mistake]) -> Earliness:
         median(after) if after else None,
         median(left) if left else None,
     )
-
-
-def by_steps(mistakes: Sequence[Mistake], name: str) -> dict[int, Mean]:
-    """The precision of one way of marking by the number of steps of the response."""
-    groups: dict[int, list[Mistake]] = {}
-    for mistake in mistakes:
-        groups.setdefault(mistake.steps, []).append(mistake)
-    found: dict[int, Mean] = {}
-    for steps, members in sorted(groups.items()):
-        rows = [_found(m, name) for m in members]
-        problem = problem_numbers([m.problem for m in members])
-        precision = _precision(rows, problem)
-        if precision is not None:
-            found[steps] = precision
-    return found
 
 
 _WITHOUT_MODELS: Mapping[str, Callable[[int, int], Found]] = {
@@ -208,6 +196,7 @@ def _marking(
     found: Mapping[str, Sequence[Found | None]],
     against: Sequence[str],
     problem: Ints,
+    steps: Ints,
 ) -> Marking:
     there = [row for row in rows if row is not None]
     marked = [row for row in there if row.marked]
@@ -220,21 +209,25 @@ def _marking(
         for other in against
         if other != name and (less := _less(rows, found[other], problem)) is not None
     }
+    exact = [row.exact if row is not None and row.marked else None for row in rows]
+    mean = _mean if name == CHANCE else _share
+    lengths = {
+        int(n): mean([exact[place] for place in of], problem[of])
+        for n in np.unique(steps)
+        if len(of := np.flatnonzero(steps == n)) >= FEWEST_OF_A_LENGTH
+    }
     return Marking(
         name,
         responses=len(there),
         marked=len(marked) / len(there),
-        precision=_precision(rows, problem),
+        precision=mean(exact, problem),
         near=share(lambda row: row.near),
         before=share(lambda row: row.before),
         behind=share(lambda row: row.behind),
         reciprocal=float(np.mean([row.reciprocal for row in there])),
         over=over,
+        by_steps={n: found for n, found in lengths.items() if found is not None},
     )
-
-
-def _precision(rows: Sequence[Found | None], problem: Ints) -> Mean | None:
-    return _mean([row.exact if row is not None and row.marked else None for row in rows], problem)
 
 
 def _less(
@@ -247,6 +240,16 @@ def _less(
         for a, b in pairs
     ]
     return _mean(both, problem)
+
+
+def _share(values: Sequence[float | None], problem: Ints) -> Mean | None:
+    """The mean of what is 1 or 0."""
+    found = _mean(values, problem)
+    if found is None:
+        return None
+    there = np.array([value is not None for value in values], dtype=bool)
+    hit = np.array([value == 1 for value in values], dtype=bool)
+    return Mean(found.value, share_interval(hit[there], problem[there]))
 
 
 def _mean(values: Sequence[float | None], problem: Ints) -> Mean | None:

@@ -65,4 +65,4 @@ def _said(sign: str, left: int, right: int, result: int) -> _Said:
     """The same for all wordings of an equation, and for both orders where order does not matter."""
     if sign in _TAKING:
         return "-", left, right, result
-    return "+" if sign in _ADDING else "*", *sorted((left, right)), result
+    return "+" if sign in _ADDING else "*", min(left, right), max(left, right), result

@@ -62,11 +62,6 @@ def step_scores(trace: Trace, bounds: Ints, *, theta: float) -> dict[str, Floats
     return {name: found[name] for name in MARKINGS if name in found}
 
 
-def order_of(scores: Floats) -> Ints:
-    """The steps from the most suspect on; of equal ones the first comes first."""
-    return np.argsort(-scores, kind="stable")
-
-
 @dataclass(frozen=True, slots=True)
 class SuspectStep:
     """One step of a response, by how suspect it is: `rank` 1 is the most suspect.
@@ -109,21 +104,24 @@ def suspect_steps(
 ) -> list[SuspectStep]:
     """The steps of a response in order of suspicion; `first_wrong` where anything is known."""
     known = first_wrong is not None and first_wrong.reason is None
+    wrong = None if first_wrong is None else first_wrong.step
     scores = _each(weighted_surprise(trace), bounds, np.sum, 0.0)
     counts = _each(divergent_tokens(trace, theta=theta), bounds, np.sum, 0.0)
+    order = np.argsort(-scores, kind="stable").tolist()  # of equal ones the first comes first
     return [
         SuspectStep(
-            rank,
-            step + 1,
-            float(scores[step]),
-            int(counts[step]),
-            text[slice(*steps[step])],
-            *steps[step],
-            int(bounds[step]),
-            int(bounds[step + 1]),
-            step == first_wrong.step if known else None,
+            rank=rank,
+            step=step + 1,
+            score=float(scores[step]),
+            divergent=int(counts[step]),
+            text=text[slice(*steps[step])],
+            start=steps[step][0],
+            stop=steps[step][1],
+            first_token=int(bounds[step]),
+            end_token=int(bounds[step + 1]),
+            known_wrong=step == wrong if known else None,
         )
-        for rank, step in enumerate(order_of(scores).tolist(), start=1)
+        for rank, step in enumerate(order, start=1)
     ]
 
 

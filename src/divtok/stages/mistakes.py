@@ -16,16 +16,19 @@ from divtok.config.run import RunConfig
 from divtok.evaluate.metrics import Ints
 from divtok.evaluate.mistakes import (
     CHANCE,
+    FEWEST,
     Mistake,
     Mistakes,
-    by_steps,
     earliness_of,
     markings_of,
 )
 from divtok.progress import say
 from divtok.records import Trace, Verdict, reason_kind
+from divtok.report.mistakes import mistakes_part
+from divtok.report.part import Part
 from divtok.score.estimators.dtc import divergent_tokens
-from divtok.score.suspicion import LEAST_LIKELY_STEP, MARKINGS, step_scores
+from divtok.score.suspicion import LEAST_LIKELY_STEP, step_scores
+from divtok.stages.evaluate import Results
 from divtok.stages.first_wrong import StepTruth
 from divtok.stages.stored import scored_traces
 from divtok.stages.suspects import Texts, all_texts
@@ -57,6 +60,12 @@ class _Gathered:
     alarms: int = 0  # those of them with a divergent token
     checked: int = 0  # right responses whose steps are known
     slipped: int = 0  # those of them with a wrong step
+
+
+def mistakes_report(run: Run, config: RunConfig, _: Results) -> Part | None:
+    """The part of the report; None where too few mistakes are known."""
+    found = [one for one in mistakes_of(run, config) if one.known >= FEWEST]
+    return mistakes_part(found, theta=config.theta) if found else None
 
 
 def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
@@ -91,14 +100,12 @@ def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
 
 
 def _summed_up(generator: str, found: _Gathered) -> Mistakes:
-    names = (*MARKINGS, CHANCE)
     return Mistakes(
         generator,
         len(found.mistakes),
         found.unknown,
         tuple(markings_of(found.mistakes, (CHANCE, LEAST_LIKELY_STEP))),
         earliness_of(found.mistakes),
-        {name: by_steps(found.mistakes, name) for name in names},
         *(found.right, found.alarms, found.checked, found.slipped),
     )
 
