@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
+    from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from divtok.score.registry import estimator
+    from divtok.score.suspicion import SuspectStep
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -68,6 +70,7 @@ _HOME = {
     "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
+    "SuspectStep": "divtok.score.suspicion",
     "Token": "divtok.api.result",
     "Tokens": "divtok.api.result",
     "Trace": "divtok.records",
@@ -95,6 +98,7 @@ _HOME = {
     "natural_auroc": "divtok.api.figures",
     "natural_ece": "divtok.api.figures",
     "run": "divtok.api.runs",
+    "suspect_steps": "divtok.api.suspects",
     "sweep": "divtok.api.figures",
 }
 
@@ -112,6 +116,7 @@ __all__ = [
     "Run",
     "Sampling",
     "ServerPair",
+    "SuspectStep",
     "Token",
     "Tokens",
     "Trace",
@@ -139,6 +144,7 @@ __all__ = [
     "natural_auroc",
     "natural_ece",
     "run",
+    "suspect_steps",
     "sweep",
 ]
 

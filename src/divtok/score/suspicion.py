@@ -93,7 +93,7 @@ class SuspectStep:
     known_wrong: bool | None = None
 
 
-def suspect_steps(
+def suspect_steps_of(
     trace: Trace,
     text: str,
     steps: Sequence[tuple[int, int]],
