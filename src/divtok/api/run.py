@@ -19,7 +19,7 @@ from divtok.evaluate.fit_rate import RateFit
 from divtok.evaluate.maps import MapKind
 from divtok.records import CountedTokens, Evaluation, Trace
 from divtok.score.fitted import Target, What
-from divtok.score.suspicion import SuspectStep
+from divtok.score.suspicion import SHOWN, SuspectStep
 from divtok.stages.stored import counting, open_run, stored_config
 from divtok.stages.swept import SweptRow
 from divtok.store import run as store
@@ -239,7 +239,7 @@ class Run(Shown):
         facts = Facts(self._run, config)
         one = only_key(keys_of(self._run, facts, key))
         found = shown(self._run, config, facts, one, tell=say)
-        return Records(SuspectStep, steps_in(self._run, found).steps)
+        return Records(SuspectStep, steps_in(self._run, found).steps, shown=SHOWN)
 
     def export(
         self,

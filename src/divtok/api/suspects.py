@@ -5,7 +5,7 @@ from __future__ import annotations
 from divtok.api.result import Result
 from divtok.api.tables import Records
 from divtok.errors import DataError
-from divtok.score.suspicion import SuspectStep, suspect_steps_of
+from divtok.score.suspicion import SHOWN, SuspectStep, suspect_steps_of
 from divtok.trace.steps import step_bounds, steps_of
 
 
@@ -19,10 +19,9 @@ def suspect_steps(result: Result) -> Records[SuspectStep]:
         >>> import divtok
         >>> pair = divtok.load_pair("tiny")
         >>> question = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
-        >>> result = divtok.confidence(question, "We add. 421 + 130 = 541.", pair=pair)
-        >>> first, second = divtok.suspect_steps(result)
-        >>> first.step, first.text
-        (2, '421 + 130 = 541.')
+        >>> result = divtok.confidence(question, "Let us add. We get 541.", pair=pair)
+        >>> sorted((step.step, step.text) for step in divtok.suspect_steps(result))
+        [(1, 'Let us add.'), (2, 'We get 541.')]
     """
     tokens = [token.text for token in result.tokens]
     text = "".join(tokens)
@@ -30,5 +29,6 @@ def suspect_steps(result: Result) -> Records[SuspectStep]:
     bounds = step_bounds(text, steps, tokens)
     if bounds is None:
         raise DataError("The tokens do not spell the response.")
-    found = suspect_steps_of(result.trace, text, steps, bounds, theta=result.theta)
-    return Records(SuspectStep, found)
+    guard = result.tokens.guard
+    found = suspect_steps_of(result.trace, text, steps, bounds, theta=result.theta, guard=guard)
+    return Records(SuspectStep, found, shown=SHOWN)

@@ -20,7 +20,7 @@ from divtok.evaluate.mistakes import (
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 from divtok.report.part import Drawn, Part
 from divtok.report.tables import Bounded, Cell, ReportColumn, ReportRow, ReportTable
-from divtok.score.suspicion import FIRST_DIVERGENT, LEAST_LIKELY_STEP, MARKINGS, WEIGHTED
+from divtok.score.suspicion import FIRST_DIVERGENT, GUARDED, LEAST_LIKELY_STEP, MARKINGS
 
 _WORDS: Mapping[str, str] = {
     **MARKINGS,
@@ -28,7 +28,7 @@ _WORDS: Mapping[str, str] = {
     FIRST: "first step",
     LAST: "last step",
 }
-_DRAWN = (WEIGHTED, LEAST_LIKELY_STEP, FIRST_DIVERGENT, CHANCE)
+_DRAWN = (GUARDED, LEAST_LIKELY_STEP, FIRST_DIVERGENT, CHANCE)
 # Ways of marking that leave a response without any divergent token unmarked.
 _MAY_MARK_NOTHING = (FIRST_DIVERGENT, "count")
 _ABOUT = (
@@ -118,10 +118,10 @@ def _known(found: Sequence[Mistakes]) -> tuple[str, ...]:
 
 
 def _short(found: Sequence[Mistakes]) -> tuple[str, ...]:
-    weighted, least_likely, divergent, chance = (_mean_precision(found, name) for name in _DRAWN)
+    guarded, least_likely, divergent, chance = (_mean_precision(found, name) for name in _DRAWN)
     over = " (mean over generators)" if len(found) > 1 else ""
     lines = [
-        f"The step with the {MARKINGS[WEIGHTED]} is the first wrong one of {weighted} of the wrong "
+        f"The step with the {MARKINGS[GUARDED]} is the first wrong one of {guarded} of the wrong "
         f"responses{over}; the {MARKINGS[LEAST_LIKELY_STEP]} of {least_likely}, a step by chance "
         f"of {chance}."
     ]

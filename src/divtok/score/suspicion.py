@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from divtok.records import FirstWrong, Trace
 from divtok.score.estimators.dtc import divergent_tokens
-from divtok.score.estimators.guarded import excess_surprise
+from divtok.score.estimators.guarded import GUARD, excess_surprise, guarded_surprise
 from divtok.score.estimators.weighted import weighted_surprise
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 FIRST_DIVERGENT = "first_divergent"
-WEIGHTED = "weighted"
+WEIGHTED, GUARDED = "weighted", "guarded"
 LEAST_LIKELY, LEAST_LIKELY_STEP = "least_likely", "least_likely_step"
 # Every way of marking, with its words, in the order of tables.
 MARKINGS: Mapping[str, str] = {
@@ -31,13 +31,24 @@ MARKINGS: Mapping[str, str] = {
     "count": "most divergent tokens",
     "divergence": "largest summed divergence",
     WEIGHTED: "largest weighted surprise",
+    GUARDED: "largest guarded surprise",
     "excess": "largest excess surprise",
     LEAST_LIKELY: "least likely token",
     LEAST_LIKELY_STEP: "least likely step",
 }
 
 
-def step_scores(trace: Trace, bounds: Ints, *, theta: float) -> dict[str, Floats]:
+def token_suspicion(trace: Trace, *, guard: float = GUARD) -> Floats:
+    """[T] the guarded surprise of every token, the best single mark of a mistake.
+
+    Of a server's most likely tokens the weighted surprise: more they do not tell.
+    """
+    return guarded_surprise(trace, guard=guard) if trace.exact else weighted_surprise(trace)
+
+
+def step_scores(
+    trace: Trace, bounds: Ints, *, theta: float, guard: float = GUARD
+) -> dict[str, Floats]:
     """[S] the score of every step by each way of marking; higher is more suspect.
 
     `bounds` [S + 1] are where steps begin. A score of -inf is of a step that is never marked. A way
@@ -53,6 +64,7 @@ def step_scores(trace: Trace, bounds: Ints, *, theta: float) -> dict[str, Floats
         "count": np.where(counts > 0, counts, -np.inf),
         "divergence": _each(reasoning_bits, bounds, np.sum, 0.0),
         WEIGHTED: _each(weighted_surprise(trace), bounds, np.sum, 0.0),
+        GUARDED: _each(token_suspicion(trace, guard=guard), bounds, np.sum, 0.0),
         LEAST_LIKELY: _each(surprise, bounds, np.max, -np.inf),
         LEAST_LIKELY_STEP: _each(surprise, bounds, np.mean, -np.inf),
     }
@@ -62,12 +74,16 @@ def step_scores(trace: Trace, bounds: Ints, *, theta: float) -> dict[str, Floats
     return {name: found[name] for name in MARKINGS if name in found}
 
 
+# Of a suspect step, what fits on a screen.
+SHOWN = ("rank", "step", "score", "divergent", "text", "known_wrong")
+
+
 @dataclass(frozen=True, slots=True)
 class SuspectStep:
     """One step of a response, by how suspect it is: `rank` 1 is the most suspect.
 
-    `step` counts the steps from 1, `score` is their weighted surprise in bits x nats, summed over
-    their tokens, `divergent` how many of those are divergent. The step is the characters
+    `step` counts the steps from 1, `score` is the guarded surprise of its tokens together (what
+    dtc_guarded falls with), `divergent` how many of those are divergent. The step is the characters
     `start`:`stop` of the response and the tokens `first_token`:`end_token`. `known_wrong` says
     whether it is the first wrong step, None where that is not known.
 
@@ -100,12 +116,13 @@ def suspect_steps_of(
     bounds: Ints,
     *,
     theta: float,
+    guard: float = GUARD,
     first_wrong: FirstWrong | None = None,
 ) -> list[SuspectStep]:
     """The steps of a response in order of suspicion; `first_wrong` where anything is known."""
     known = first_wrong is not None and first_wrong.reason is None
     wrong = None if first_wrong is None else first_wrong.step
-    scores = _each(weighted_surprise(trace), bounds, np.sum, 0.0)
+    scores = _each(token_suspicion(trace, guard=guard), bounds, np.sum, 0.0)
     counts = _each(divergent_tokens(trace, theta=theta), bounds, np.sum, 0.0)
     order = np.argsort(-scores, kind="stable").tolist()  # of equal ones the first comes first
     return [

@@ -27,6 +27,7 @@ from divtok.records import Trace, Verdict, reason_kind
 from divtok.report.mistakes import mistakes_part
 from divtok.report.part import Part
 from divtok.score.estimators.dtc import divergent_tokens
+from divtok.score.estimators.guarded import NAME as GUARDED
 from divtok.score.suspicion import LEAST_LIKELY_STEP, step_scores
 from divtok.stages.evaluate import Results
 from divtok.stages.first_wrong import StepTruth
@@ -93,7 +94,7 @@ def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
             if bounds is None:
                 found.unknown[NO_TEXTS] += 1
             else:
-                found.mistakes.append(_mistake(response, trace, one, bounds, config.theta))
+                found.mistakes.append(_mistake(response, trace, one, bounds, config))
     for key in known:
         gathered[responses[key].generator].unknown[NOT_READ] += 1
     return [_summed_up(name, found) for name, found in gathered.items() if found.mistakes]
@@ -140,16 +141,17 @@ def _known(
 
 
 def _mistake(
-    response: Response, trace: Trace, known: _Known, bounds: Ints, theta: float
+    response: Response, trace: Trace, known: _Known, bounds: Ints, config: RunConfig
 ) -> Mistake:
+    guard = float(config.bound(GUARDED)["guard"])
     begins = int(bounds[known.first_wrong])
-    divergent = np.flatnonzero(divergent_tokens(trace, theta=theta))
+    divergent = np.flatnonzero(divergent_tokens(trace, theta=config.theta))
     later = divergent[divergent >= begins]
     first = int(later[0]) if len(later) else None
     return Mistake(
         problem=f"{response.benchmark} {response.problem_id}",
         first_wrong=known.first_wrong,
-        scores=step_scores(trace, bounds, theta=theta),
+        scores=step_scores(trace, bounds, theta=config.theta, guard=guard),
         after=None if first is None else first - begins,
         left=None if first is None else 1 - first / trace.turn_end,
     )

@@ -59,5 +59,7 @@ def steps_in(run: Run, found: Shown) -> StepsInOrder:
             next_step=f"See where divergent tokens are: divtok show {run.path} {row.key}",
         )
     wrong = truth.first_wrong(row.key, (row.benchmark, row.problem_id), row.text, steps)
-    ordered = suspect_steps_of(trace, row.text, steps, bounds, theta=found.theta, first_wrong=wrong)
+    ordered = suspect_steps_of(
+        trace, row.text, steps, bounds, theta=found.theta, guard=found.guard, first_wrong=wrong
+    )
     return StepsInOrder(ordered, wrong, trace, found.tokens)

@@ -48,6 +48,8 @@ def read_processbench(path: Path, options: ImportOptions, tell: Tell) -> Rows:
     rows = good_rows(lines)
     check_named(rows, options.columns, str(path))
     named = _id_column(rows, options, str(path), tell)
+    wrong = sum(row.get("label") not in (None, -1) for row in rows)
+    tell(f"{path}: a step is labelled wrong in {wrong} of {len(rows)} responses")
     yield from each(lines, lambda line: _imported(line, named), skip_bad=options.skip_bad)
 
 
