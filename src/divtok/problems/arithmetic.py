@@ -172,12 +172,12 @@ def arithmetic_problems(
 
 def story_of(question: str) -> Story | None:
     """The story that a question tells, read back; None where it is not one of these."""
-    start, *told, asked = _SENTENCE_END.split(question)
-    found = _read(start, _START)
-    if found is None or not told or _read(asked, _QUESTION) is None:
+    first, *told = _SENTENCE_END.split(question)
+    found = _read(first, _START)
+    if found is None or len(told) < 2 or _read(told[-1], _QUESTION) is None:
         return None
-    steps = tuple(step for step in map(_step_told, told) if step is not None)
-    if len(steps) < len(told):
+    steps = tuple(step for step in map(_step_told, told[:-1]) if step is not None)
+    if len(steps) < len(told) - 1:
         return None
     return Story(found["name"], found["item"], int(found["n"]), steps, question)
 

@@ -20,7 +20,13 @@ from divtok.evaluate.mistakes import (
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 from divtok.report.part import Drawn, Part
 from divtok.report.tables import Bounded, Cell, ReportColumn, ReportRow, ReportTable
-from divtok.score.suspicion import FIRST_DIVERGENT, GUARDED, LEAST_LIKELY_STEP, MARKINGS
+from divtok.score.suspicion import (
+    FIRST_DIVERGENT,
+    GUARDED,
+    LEAST_LIKELY_STEP,
+    MARKINGS,
+    MAY_MARK_NOTHING,
+)
 
 _WORDS: Mapping[str, str] = {
     **MARKINGS,
@@ -29,8 +35,6 @@ _WORDS: Mapping[str, str] = {
     LAST: "last step",
 }
 _DRAWN = (GUARDED, LEAST_LIKELY_STEP, FIRST_DIVERGENT, CHANCE)
-# Ways of marking that leave a response without any divergent token unmarked.
-_MAY_MARK_NOTHING = (FIRST_DIVERGENT, "count")
 _ABOUT = (
     "Where the mistake is: of wrong responses whose first wrong step is known, how often each way "
     "of marking a step finds it. `divtok show RUN KEY --steps` lists the steps of a response, the "
@@ -89,7 +93,7 @@ def _cells(one: Mistakes, marking: Marking) -> tuple[Cell, ...]:
         marking.behind,
         marking.reciprocal,
         marking.marked,
-        alarms if marking.name in _MAY_MARK_NOTHING else 1.0,
+        alarms if marking.name in MAY_MARK_NOTHING else 1.0,
     )
 
 

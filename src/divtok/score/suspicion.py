@@ -22,13 +22,13 @@ from divtok.score.estimators.weighted import weighted_surprise
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FIRST_DIVERGENT = "first_divergent"
+FIRST_DIVERGENT, MOST_DIVERGENT = "first_divergent", "most_divergent"
 WEIGHTED, GUARDED = "weighted", "guarded"
 LEAST_LIKELY, LEAST_LIKELY_STEP = "least_likely", "least_likely_step"
 # Every way of marking, with its words, in the order of tables.
 MARKINGS: Mapping[str, str] = {
     FIRST_DIVERGENT: "first divergent token",
-    "count": "most divergent tokens",
+    MOST_DIVERGENT: "most divergent tokens",
     "divergence": "largest summed divergence",
     WEIGHTED: "largest weighted surprise",
     GUARDED: "largest guarded surprise",
@@ -36,6 +36,8 @@ MARKINGS: Mapping[str, str] = {
     LEAST_LIKELY: "least likely token",
     LEAST_LIKELY_STEP: "least likely step",
 }
+# Without any divergent token they mark nothing; all others mark a step of every response.
+MAY_MARK_NOTHING = (FIRST_DIVERGENT, MOST_DIVERGENT)
 
 
 def token_suspicion(trace: Trace, *, guard: float = GUARD) -> Floats:
@@ -61,7 +63,7 @@ def step_scores(
     reasoning_bits = np.where(trace.reasoning(), trace.jsd_bits, 0.0).astype(np.float64)
     found = {
         FIRST_DIVERGENT: np.where(counts > 0, -np.arange(steps, dtype=np.float64), -np.inf),
-        "count": np.where(counts > 0, counts, -np.inf),
+        MOST_DIVERGENT: np.where(counts > 0, counts, -np.inf),
         "divergence": _each(reasoning_bits, bounds, np.sum, 0.0),
         WEIGHTED: _each(weighted_surprise(trace), bounds, np.sum, 0.0),
         GUARDED: _each(token_suspicion(trace, guard=guard), bounds, np.sum, 0.0),
