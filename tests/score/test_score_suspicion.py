@@ -96,3 +96,7 @@ def test_steps_come_in_order_of_suspicion() -> None:
 def test_what_is_known_of_steps_is_said(known: FirstWrong | None, said: list[bool | None]) -> None:
     found = suspect_steps_of(TRACE, TEXT, STEPS, BOUNDS, theta=0.25, first_wrong=known)
     assert [step.known_wrong for step in found] == said
+
+
+def test_a_response_without_steps_has_none_in_order() -> None:
+    assert suspect_steps_of(TRACE, " ", [], np.array([0]), theta=0.25) == []

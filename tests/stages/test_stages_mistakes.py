@@ -113,8 +113,8 @@ def test_of_a_long_run_the_same_part_is_taken(
 ) -> None:
     monkeypatch.setattr(stage, "MOST", 2)
     (found,) = mistakes_of(made(tmp_path), small_config())
-    assert found.known == 2
-    assert "2 of 4 wrong responses" in capsys.readouterr().err
+    assert (found.known, found.wrong, found.right) == (2, 2, 0)
+    assert "2 of 9 responses are looked at" in capsys.readouterr().err
 
 
 def test_labels_say_what_a_step_is(tmp_path: Path) -> None:

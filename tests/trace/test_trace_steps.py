@@ -57,5 +57,11 @@ def test_every_token_is_in_one_step(tokens: list[str], bounds: list[int]) -> Non
     assert found.tolist() == bounds
 
 
+def test_a_text_without_a_word_has_no_steps() -> None:
+    found = step_bounds(" \n", steps_of(" \n"), [" ", "\n"])
+    assert found is not None
+    assert found.tolist() == [0]
+
+
 def test_tokens_of_another_text_have_no_steps() -> None:
     assert step_bounds("ab.\ncd.", [(0, 3), (4, 7)], ["ab", ".\n", "ce", "."]) is None

@@ -129,10 +129,11 @@ def _print_steps(found: Shown, steps: StepsInOrder) -> None:
     trace, tokens = steps.trace, steps.tokens
     reasoning, excess = trace.reasoning(), excess_surprise(trace)
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for name in ("rank", "step", "score", "divergent"):
-        grid.add_column(justify="right", no_wrap=True, header=name)
+    names = ("rank", "step", "score", "divergent")
+    for _ in names:
+        grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(*(Text(t, style="dim") for t in ("rank", "step", "score", "divergent", "tokens")))
+    grid.add_row(*(Text(name, style="dim") for name in (*names, "tokens")))
     for row in steps.steps:
         own = slice(row.first_token, row.end_token)
         text = tokens_text(

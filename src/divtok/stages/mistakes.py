@@ -1,7 +1,7 @@
 """Where the mistake is: the first wrong steps of a run's wrong responses, and what marks them.
 
 From stored traces and texts; a tokenizer says where steps begin, and no model is loaded. Of a long
-run a fixed part of the wrong responses is taken, the same every time.
+run a fixed part of the responses is looked at, the same every time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from divtok.store.responses import Response, rows_of, stored_responses
 from divtok.store.run import Run
 from divtok.trace.steps import Span, step_bounds
 
-MOST = 20_000  # wrong responses that are looked at
+MOST = 50_000  # responses that are looked at
 # Kinds of reasons why a wrong response says nothing.
 NOT_READ, NO_WRONG_STEP, NO_TEXTS = "not_read", "no_wrong_step", "no_texts"
 
@@ -72,8 +72,8 @@ def mistakes_report(run: Run, config: RunConfig, _: Results) -> Part | None:
 def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
     """Of each generator that has a mistake whose place is known, in order of appearance."""
     truth = StepTruth(run)
-    verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
-    if not truth.any or not verdicts:
+    verdicts = _verdicts(run) if truth.any else {}
+    if not verdicts:
         return []
     responses = stored_responses(run)
     gathered = {response.generator: _Gathered() for response in responses.values()}
@@ -100,6 +100,15 @@ def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
     return [_summed_up(name, found) for name, found in gathered.items() if found.mistakes]
 
 
+def _verdicts(run: Run) -> dict[str, str]:
+    """Which of the responses that are looked at are right or wrong: keys are hashes, a fair part."""
+    decided = (Verdict.CORRECT, Verdict.INCORRECT)
+    rows = [row for row in rows_of(run.grades, ("key", "verdict")) if row[1] in decided]
+    if len(rows) > MOST:
+        say(f"mistakes: {MOST:,} of {len(rows):,} responses are looked at")
+    return dict(sorted(rows)[:MOST])
+
+
 def _summed_up(generator: str, found: _Gathered) -> Mistakes:
     return Mistakes(
         generator,
@@ -122,7 +131,7 @@ def _known(
     known: dict[str, _Known] = {}
     for key, text in rows_of(run.trajectories, ("key", "text")):
         response, verdict = responses[key], verdicts.get(key)
-        if verdict not in (Verdict.CORRECT, Verdict.INCORRECT):
+        if verdict is None:
             continue
         counts = gathered[response.generator]
         steps = truth.steps(key, text)
@@ -134,10 +143,7 @@ def _known(
             known[key] = _Known(text, steps, wrong.step)
         else:
             counts.unknown[reason_kind(wrong.reason) or NO_WRONG_STEP] += 1
-    if len(known) <= MOST:
-        return known
-    say(f"mistakes: {MOST:,} of {len(known):,} wrong responses are looked at")
-    return {key: known[key] for key in sorted(known)[:MOST]}  # keys are hashes: a fair part
+    return known
 
 
 def _mistake(

@@ -38,6 +38,8 @@ def step_bounds(
     before = "".join(token_texts).find(text)
     if before < 0:
         return None
+    if not steps:
+        return np.zeros(1, dtype=np.int64)
     ends = np.cumsum([len(token) for token in token_texts])
     starts = [start + before for start, _ in steps[1:]]
     inner = np.searchsorted(ends, starts, side="right")
