@@ -101,7 +101,7 @@ def mistakes_of(run: Run, config: RunConfig) -> list[Mistakes]:
 
 
 def _verdicts(run: Run) -> dict[str, str]:
-    """Which of the responses that are looked at are right or wrong: keys are hashes, a fair part."""
+    """Right or wrong, of the responses that are looked at: keys are hashes, so a fair part."""
     decided = (Verdict.CORRECT, Verdict.INCORRECT)
     rows = [row for row in rows_of(run.grades, ("key", "verdict")) if row[1] in decided]
     if len(rows) > MOST:
