@@ -27,6 +27,7 @@ SECTIONS = {
     "Confidences": (
         *("load_pair", "confidence", "confidences", "aconfidences", "load_server_pair"),
         *("Result", "Tokens", "Token", "Confidences", "Pair", "ServerPair"),
+        *("suspect_steps", "SuspectStep"),
     ),
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (

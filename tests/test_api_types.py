@@ -36,7 +36,7 @@ def one(pair: divtok.Pair | divtok.ServerPair) -> float:
     result: divtok.Result = divtok.confidence("q", "r", pair=pair, n=12)
     tokens: divtok.Tokens = result.tokens
     token: divtok.Token = tokens[0]
-    print(token.text, token.jsd_bits > 0.5, result.trace.others)
+    print(token.text, token.jsd_bits > 0.5, result.trace.others, divtok.suspect_steps(result)[0])
     return result.value
 
 
@@ -81,6 +81,8 @@ def runs() -> None:
     print(table, run.sweep(n=[5]).to_polars(), run.fit().theta, run.report(), run.verify().sound)
     run.gather({"score.estimators": ["trace"]})
     print(run.score(pair=("p", "q"), theta=0.4), run.failures)
+    step: divtok.SuspectStep = run.suspect_steps("key")[0]
+    print(step.rank, step.text, step.known_wrong)
     made: divtok.Distilled = divtok.distil("p", layers=4, text=run, steps=3)
     print(made.folder, made.layers)
     other = divtok.import_files("rows.jsonl", "jsonl", out="z", columns={"question": "doc"})

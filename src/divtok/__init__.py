@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.selective import aurc, coverage_at, risk_coverage
+    from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from divtok.score.registry import estimator
+    from divtok.score.suspicion import SuspectStep
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -79,6 +81,7 @@ _HOME = {
     "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
+    "SuspectStep": "divtok.score.suspicion",
     "Token": "divtok.api.result",
     "Tokens": "divtok.api.result",
     "Trace": "divtok.records",
@@ -113,6 +116,7 @@ _HOME = {
     "risk_coverage": "divtok.api.selective",
     "run": "divtok.api.runs",
     "save_policy": "divtok.api.deciding",
+    "suspect_steps": "divtok.api.suspects",
     "sweep": "divtok.api.figures",
 }
 
@@ -135,6 +139,7 @@ __all__ = [
     "Run",
     "Sampling",
     "ServerPair",
+    "SuspectStep",
     "Token",
     "Tokens",
     "Trace",
@@ -169,6 +174,7 @@ __all__ = [
     "risk_coverage",
     "run",
     "save_policy",
+    "suspect_steps",
     "sweep",
 ]
 

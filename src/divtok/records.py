@@ -241,6 +241,31 @@ class TheirVerdict:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FirstWrong:
+    """Which step of a response is the first wrong one, from 0; None: no step is wrong.
+
+    Where that is not known, `reason` says why.
+    """
+
+    step: int | None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabels:
+    """What the file that a response was imported from says of its steps.
+
+    Step i is the characters `starts[i]`:`stops[i]` of the text; `first_wrong` is the first wrong
+    one, from 0, or -1 where none is wrong.
+    """
+
+    key: str
+    first_wrong: int
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """Per-token numbers of one trajectory under one pair (p, q): divergences, never decisions.

@@ -90,6 +90,7 @@ counts = st.builds(
 their_verdicts = st.builds(
     r.TheirVerdict, texts, texts, st.sampled_from(list(r.Verdict)), maybe_text, reasons
 )
+step_labels = st.builds(r.StepLabels, texts, st.integers(-1, 9), id_lists, id_lists)
 confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, reasons)
 evaluations = st.builds(
     r.Evaluation,
@@ -136,6 +137,7 @@ KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.PROBLEMS, problems),
     (schema.TRAJECTORIES, trajectories),
     (schema.VERDICTS, their_verdicts),
+    (schema.STEP_LABELS, step_labels),
     (schema.GRADES, grades),
     (TRACES, traces),
     (schema.COUNTS, counts),

@@ -19,6 +19,7 @@ from divtok.evaluate.fit_rate import RateFit
 from divtok.evaluate.maps import MapKind
 from divtok.records import CountedTokens, Evaluation, Trace
 from divtok.score.fitted import Target, What
+from divtok.score.suspicion import SHOWN, SuspectStep
 from divtok.stages.stored import counting, open_run, stored_config
 from divtok.stages.swept import SweptRow
 from divtok.store import run as store
@@ -273,6 +274,19 @@ class Run(Shown):
         from divtok.stages.rows import RunRows
 
         return RunRows(self._run, self._config(), tell=say, tokens=tokens).frame()
+
+    def suspect_steps(self, key: str) -> Records[SuspectStep]:
+        """`divtok show RUN KEY --steps`: the steps of a response, the most suspect first."""
+        from divtok.progress import say
+        from divtok.stages.facts import Facts
+        from divtok.stages.show import keys_of, shown
+        from divtok.stages.suspect_steps import only_key, steps_in
+
+        config = self._config()
+        facts = Facts(self._run, config)
+        one = only_key(keys_of(self._run, facts, key))
+        found = shown(self._run, config, facts, one, tell=say)
+        return Records(SuspectStep, steps_in(self._run, found).steps, shown=SHOWN)
 
     def export(
         self,

@@ -13,6 +13,7 @@ from divtok.report.selective import selective_part
 from divtok.report.write import write_report
 from divtok.stages.cascade import cascade_in
 from divtok.stages.evaluate import Results, protocol_of, results_of
+from divtok.stages.mistakes import mistakes_report
 from divtok.stages.report_age import note_report
 from divtok.store.run import Run
 
@@ -48,6 +49,7 @@ def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
         _cascade,
         lambda _run, _config, found: selective_part(found.groups),
     ]
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [mistakes_report]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
 

@@ -17,6 +17,7 @@ from divtok.records import (
     FloatArray,
     Grade,
     Problem,
+    StepLabels,
     TheirVerdict,
     Trace,
     TraceStatus,
@@ -127,6 +128,13 @@ VERDICTS = Layout(
         text("extracted", nullable=True),
         *reason(),
     ),
+)
+
+STEP_LABELS = Layout(
+    "step_labels",
+    StepLabels,
+    ("key",),
+    (text("key"), whole("first_wrong"), ids("starts"), ids("stops")),
 )
 
 _TRACE_COLUMNS = (
