@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.decide.votes import Samples, Stop, Strategy, tally
+from divtok.decide.votes import Crowd, Samples, Stop, Strategy, Tally, samples_of, tally
 from divtok.evaluate.ece_interval import FEWEST_PROBLEMS
 from divtok.evaluate.mean_interval import influence_interval
 from divtok.evaluate.metrics import Bools, Floats, Ints
@@ -27,7 +27,7 @@ class Voters:
     """The samples of a generator on a benchmark: [P, N], in order of samples.
 
     `right` says which are right, `tokens` how long they are. `confidence` is by estimator, NaN
-    where there is none. The others are those of `Samples`.
+    where there is none. `answer` and `size` are those of `Samples`.
     """
 
     benchmark: str
@@ -36,13 +36,37 @@ class Voters:
     tokens: Floats
     size: Ints
     confidence: Mapping[str, Floats]
-    alike: float
-    rate: float | None
+    crowd: Crowd
 
     def samples(self, estimator: str | None) -> Samples:
         none = np.full(self.answer.shape, np.nan)
         confidence = none if estimator is None else self.confidence[estimator]
-        return Samples(self.answer, confidence, self.size, self.alike, self.rate)
+        return samples_of(self.answer, confidence, self.size, self.crowd)
+
+    def of(self, problems: Bools) -> Voters:
+        """Of these problems [P] only; the crowd is still that of all."""
+        return Voters(
+            self.benchmark,
+            self.answer[problems],
+            self.right[problems],
+            self.tokens[problems],
+            self.size[problems],
+            {name: values[problems] for name, values in self.confidence.items()},
+            self.crowd,
+        )
+
+    def up_to(self, samples: int | None) -> Voters:
+        """With the first so many samples of each problem, None for all."""
+        most = self.answer.shape[1] if samples is None else samples
+        return Voters(
+            self.benchmark,
+            self.answer[:, :most],
+            self.right[:, :most],
+            self.tokens[:, :most],
+            np.minimum(self.size, most),
+            {name: values[:, :most] for name, values in self.confidence.items()},
+            self.crowd,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +84,16 @@ class Voting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoteCurve:
-    """What at most 1, 2, ... N samples give on one benchmark, means over orders; [P, N] each."""
+    """What at most 1, 2, ... N samples give on one benchmark, means over orders; [P, N] each.
+
+    `samples` and `tokens` are those that are used, `confidence` is the vote's own, NaN where it has
+    none in some order.
+    """
 
     voting: Voting
     benchmark: str
-    right: Floats
     samples: Floats
+    right: Floats
     tokens: Floats
     confidence: Floats
 
@@ -96,36 +124,28 @@ def curves(
     voters: Voters, votings: Sequence[Voting], *, orders: int = ORDERS, seed: int = 0
 ) -> list[VoteCurve]:
     """One for each way to vote, over the same orders."""
-    return [_curve(voters, voting, orders, seed) for voting in votings]
-
-
-def _curve(voters: Voters, voting: Voting, orders: int, seed: int) -> VoteCurve:
     problems, most = voters.answer.shape
     order = np.concatenate(_orders(voters.size, most, orders, seed))
     row = np.tile(np.arange(problems), orders)
-    at = row[:, None], order
-    given = voters.samples(voting.estimator)
-    samples = Samples(
-        given.answer[at], given.confidence[at], given.size[row], given.alike, given.rate
-    )
-    found = tally(samples, voting.strategy)
-    right = _right(voters)[row[:, None], found.chosen]
-    tokens = np.cumsum(voters.tokens[at], axis=1)
-    used = np.stack([found.used(n, voting.stop) for n in range(1, most + 1)], axis=1)
-
-    def mean(values: Floats | Bools) -> Floats:
-        """[P, N] of what there is after each sample, where the vote stops."""
-        stopped = np.take_along_axis(values, used - 1, axis=1)
-        return stopped.reshape(orders, problems, most).mean(axis=0)
-
-    return VoteCurve(
-        voting,
-        voters.benchmark,
-        mean(right),
-        used.reshape(orders, problems, most).mean(axis=0),
-        mean(tokens),
-        mean(np.nan_to_num(found.confidence)),
-    )
+    tokens = np.cumsum(voters.tokens[row[:, None], order], axis=1)
+    right = _right(voters)
+    tallies: dict[tuple[Strategy, str | None], Tally] = {}
+    found: list[VoteCurve] = []
+    for voting in votings:
+        who = voting.strategy, voting.estimator
+        if who not in tallies:
+            samples = voters.samples(voting.estimator).taken(row, order)
+            tallies[who] = tally(samples, voting.strategy)
+        votes = tallies[who]
+        used = np.stack([votes.used(n, voting.stop) for n in range(1, most + 1)], axis=1)
+        chosen_right = right[row[:, None], votes.chosen]
+        ends = [
+            np.take_along_axis(values, used - 1, axis=1)
+            for values in (chosen_right, tokens, votes.confidence)
+        ]
+        means = [v.reshape(orders, problems, most).mean(axis=0) for v in (used, *ends)]
+        found.append(VoteCurve(voting, voters.benchmark, *means))
+    return found
 
 
 def _orders(size: Ints, most: int, orders: int, seed: int) -> list[Ints]:
@@ -146,17 +166,23 @@ def _right(voters: Voters) -> Bools:
 
 
 def at_equal_cost(
-    one: Sequence[VoteCurve], other: Sequence[VoteCurve], *, reading_share: float = 0.0
+    one: Sequence[VoteCurve],
+    other: Sequence[VoteCurve],
+    *,
+    reading_share: float = 0.0,
+    samples: int | None = None,
 ) -> Difference:
     """How much more often `one` is right than `other` for the same cost a problem.
 
     Curves are those of the same benchmarks, in the same order, and everything is a mean over
     benchmarks. The cost is in written tokens; a way to vote that reads them pays `reading_share`
-    of each beside. It is the cost of all samples there are, of the cheaper of the two; between
-    numbers of samples accuracy is interpolated. The interval is over whole problems.
+    of each beside. It is what at most `samples` of `one` cost, by default all, or all of `other`
+    where that is less; between numbers of samples accuracy is interpolated. The interval is over
+    whole problems.
     """
-    costs = [_cost(curves, reading_share) for curves in (one, other)]
-    budget = min(cost[-1] for cost in costs)
+    costs = [cost_of(curves, reading_share) for curves in (one, other)]
+    most = len(costs[0]) if samples is None else samples
+    budget = min(costs[0][most - 1], costs[1][-1])
     if budget < max(cost[0] for cost in costs):
         return Difference(None, None, None, "a single sample that is read costs more than all")
     gaps = [
@@ -171,12 +197,12 @@ def at_equal_cost(
     ):
         if number < fewest:
             reason = f"{number} {name}, and an interval needs {fewest}"
-            return Difference(value, None, budget, reason)
+            return Difference(value, None, float(budget), reason)
     influence = [(gap - gap.mean()) / len(gap) / len(gaps) for gap in gaps]
-    return Difference(value, influence_interval(value, influence), budget)
+    return Difference(value, influence_interval(value, influence), float(budget))
 
 
-def _cost(curves: Sequence[VoteCurve], reading_share: float) -> Floats:
+def cost_of(curves: Sequence[VoteCurve], reading_share: float) -> Floats:
     """[N] the mean cost of at most so many samples."""
     tokens = np.mean([curve.tokens.mean(axis=0) for curve in curves], axis=0)
     return tokens * (1 + reading_share * curves[0].voting.reads)

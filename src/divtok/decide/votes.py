@@ -8,12 +8,15 @@ Every sample with an answer adds a weight to it, and the answer of the largest s
 - `weighted`: log c / ((1 - c) alike), `alike` the chance that two wrong samples agree.
 
 `weighted` is what probability says where samples of a problem are independent: one is right with
-chance c, and wrong answers are 1 / alike many and equally likely. Where a is right, the samples
-have chance prod c over those that give a, times prod (1 - c) alike over the others; divided by the
-same of all samples that is exp(sum of weights of a), and 1 for an answer that nobody gives. So the
-chance that a is right is exp(its sum) over the total of all 1 + 1 / alike answers. `log_odds` is the
-same with alike = 1, one wrong answer; and the less wrong samples agree, the nearer is `weighted` to
-`majority`.
+chance c, and wrong answers are 1 / alike many and equally likely. Were a right, the samples would
+have the chance prod c over those that give a, times prod (1 - c) alike over the others; divided by
+prod (1 - c) alike over all, that is exp(sum of weights of a), and 1 for an answer nobody gives. So
+the chance that a is right is exp(its sum) over the total of all 1 + 1 / alike answers. `log_odds`
+is the same with alike = 1, one wrong answer; and the less wrong samples agree, the nearer is
+`weighted` to `majority`. Samples are not independent: they make the same mistakes, so the chance is
+too high where there are many. Confidences that are too low on average would speak against what most
+samples say: for `weighted` they are first shifted to the share of right answers that agreement
+tells.
 
 Equal sums go to the answer of more samples, then to the one that was given first. A sample without
 an answer has no vote, and one without a confidence votes as one of 0.5; `best` takes it only where
@@ -28,8 +31,11 @@ from typing import Literal
 import numpy as np
 
 from divtok.errors import UsageError
+from divtok.evaluate.ece_interval import FEWEST_PROBLEMS
 from divtok.evaluate.metrics import Bools, Floats, Ints
-from divtok.evaluate.votes import NO_ANSWER
+from divtok.evaluate.votes import FEWEST_SAMPLES, NO_ANSWER, agreement
+from divtok.records import Reason
+from divtok.score.prior import shift_to_mean, shifted
 
 Strategy = Literal["best", "majority", "log_odds", "weighted"]
 STRATEGIES: tuple[Strategy, ...] = ("majority", "best", "log_odds", "weighted")
@@ -38,10 +44,37 @@ Stop = float | Literal["settled"] | None
 
 # Confidences are cut to [EDGE, 1 - EDGE]: else one sample of confidence 1 outvotes all others.
 EDGE = 0.02
-# Of wrong samples that never agreed among so few no smaller chance is known.
-LEAST_ALIKE = 0.001
+# The chance that two wrong samples agree: where too few are seen, about what it was for the
+# embedded family (0.08 to 0.31), and the least that is believed of those that never did.
+ALIKE, LEAST_ALIKE = 0.2, 0.001
 # Sums that differ by less than this are equal; a tie is broken by votes, then by who was first.
 _TIE, _FIRST = 1e-6, 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """What the samples of many problems tell of their generator, without grades.
+
+    `alike` is the chance that two wrong samples agree, `rate` the share of right ones among those
+    with an answer, None where it is not known.
+    """
+
+    alike: float = ALIKE
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, share in (("alike", self.alike), ("rate", self.rate)):
+            if share is not None and not 0 <= share <= 1:
+                raise UsageError(
+                    f"{name} is {share:g}, and it is a share.", next_step="Give 0 to 1."
+                )
+
+
+def crowd_of(problem: Ints, answer: Ints) -> Crowd:
+    """As agreement tells it; of few problems, or few samples of each, too little is seen."""
+    found = agreement(problem, answer)
+    few = found.problems < FEWEST_PROBLEMS or found.samples < FEWEST_SAMPLES * found.problems
+    return Crowd() if few else Crowd(max(found.wrong_agree, LEAST_ALIKE), found.of_answered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,16 +82,40 @@ class Samples:
     """Samples of problems in the order in which they are taken; arrays are [P, N].
 
     `answer` are numbers from 0 on, equal within a problem where answers are, negative where there
-    is none. `confidence` is NaN where there is none. A problem has `size` [P] samples; what is
-    behind them has no answer. `alike` is the chance that two wrong samples agree, `rate` the share
-    of right ones, None where it is not known: both as agreement tells them, without grades.
+    is none. `confidence` is NaN where there is none, and `stated` the same for the crowd's rate;
+    `unstated` says why it could not be. A problem has `size` [P] samples; what is behind them has
+    no answer.
     """
 
     answer: Ints
     confidence: Floats
+    stated: Floats
     size: Ints
-    alike: float
-    rate: float | None = None
+    crowd: Crowd
+    unstated: Reason | None = None
+
+    def taken(self, row: Ints, order: Ints) -> Samples:
+        """The problems of these rows [R], each in an order of its own, [R, N]."""
+        at = row[:, None], order
+        confidence, stated = self.confidence[at], self.stated[at]
+        return Samples(self.answer[at], confidence, stated, self.size[row], self.crowd)
+
+
+def samples_of(answer: Ints, confidence: Floats, size: Ints, crowd: Crowd) -> Samples:
+    """Samples with their confidences as they are, and stated for the crowd's rate if it is known.
+
+    The shift is that of all responses with an answer and a confidence; no grade is looked at.
+    """
+    known = ~np.isnan(confidence)
+    voting = known & (answer >= 0)
+    if crowd.rate is None or not voting.any():
+        return Samples(answer, confidence, confidence, size, crowd)
+    shift = shift_to_mean(confidence[voting], crowd.rate)
+    if shift.value is None:
+        return Samples(answer, confidence, confidence, size, crowd, shift.reason)
+    stated = confidence.copy()
+    stated[known] = shifted(confidence[known], shift.value)
+    return Samples(answer, confidence, stated, size, crowd)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +123,9 @@ class Tally:
     """The vote after each sample; arrays are [P, N].
 
     `chosen` is an answer's number, negative where there is none yet. `confidence` is the vote's
-    own chance of being right, NaN where it says none: by the model above, of a majority with the
-    generator's rate as everyone's confidence; of `best` it is the response's. `lead` is by how much
+    own chance of being right, 0 without an answer: by the model above, of a majority with the
+    crowd's rate as everyone's confidence, of `best` that of the response. It is NaN where that is
+    not known. `lead` is by how much
     the chosen answer is ahead of any other, and `reach` by how much one more sample may change
     that.
     """
@@ -105,62 +163,45 @@ def check_stop(stop: Stop) -> None:
 
 def tally(samples: Samples, strategy: Strategy) -> Tally:
     """The vote after each sample, by one strategy."""
-    alike = {"weighted": max(samples.alike, LEAST_ALIKE), "log_odds": 1.0}.get(strategy)
-    given = _given(samples.answer)
-    weight = _weights(samples, strategy, alike)
+    given = samples.answer[..., None] == np.arange(max(1, int(samples.answer.max(initial=-1)) + 1))
     if strategy == "best":
-        return _best(samples, given, weight)
-    sums = np.cumsum(given * weight[..., None], axis=1)
+        return _best(samples)
+    alike = 1.0 if strategy == "log_odds" else samples.crowd.alike
     votes = np.cumsum(given, axis=1)
+    sums = votes.astype(np.float64)
+    if strategy != "majority":
+        confidence = samples.stated if strategy == "weighted" else samples.confidence
+        weight = _weight(np.where(np.isnan(confidence), 0.5, confidence), alike)
+        sums = np.cumsum(given * weight[..., None], axis=1)
     seen = votes > 0
-    first = np.where(seen.any(axis=1), given.argmax(axis=1), samples.answer.shape[1])
+    first = np.where(given.any(axis=1), given.argmax(axis=1), given.shape[1])
     order = np.where(seen, sums + _TIE * votes - _FIRST * first[:, None, :], -np.inf)
     chosen = np.where(seen.any(axis=2), order.argmax(axis=2), NO_ANSWER)
-    if alike is None:  # a majority: as if everyone had the confidence of the rate
-        alike = max(samples.alike, LEAST_ALIKE)
-        sums = votes * (np.nan if samples.rate is None else _log_odds(samples.rate, alike))
-    return Tally(
-        chosen,
-        _chance(sums, seen, chosen, alike),
-        _lead(order, seen),
-        _reach(strategy, alike),
-        samples.size,
-    )
+    if strategy == "majority":  # as if everyone had the confidence of the rate
+        rate = samples.crowd.rate
+        sums = votes * (np.nan if rate is None else _weight(rate, alike))
+    chance, lead = _chance(sums, seen, chosen, alike), _lead(order, seen)
+    return Tally(chosen, chance, lead, _reach(strategy, alike), samples.size)
 
 
-def _given(answer: Ints) -> Bools:
-    """[P, N, A] which answer each sample gives."""
-    answers = max(1, int(answer.max(initial=NO_ANSWER)) + 1)
-    return answer[..., None] == np.arange(answers)
-
-
-def _weights(samples: Samples, strategy: Strategy, alike: float | None) -> Floats:
-    """[P, N] what each sample adds to its answer."""
-    missing = np.isnan(samples.confidence)
-    if strategy == "best":
-        return np.where(missing, -1.0, samples.confidence)
-    if alike is None:
-        return np.ones(samples.answer.shape)
-    return _log_odds(np.where(missing, 0.5, samples.confidence), alike)
-
-
-def _log_odds(confidence: Floats | float, alike: float) -> Floats:
+def _weight(confidence: Floats | float, alike: float) -> Floats:
     """log c / ((1 - c) alike)"""
     cut = np.clip(confidence, EDGE, 1 - EDGE)
     return np.log(cut / (1 - cut)) - np.log(alike)
 
 
-def _best(samples: Samples, given: Bools, weight: Floats) -> Tally:
+def _best(samples: Samples) -> Tally:
     """Nothing is settled before the last sample: a more confident one may always come."""
-    place = np.arange(weight.shape[1])
-    rank = np.where(samples.answer >= 0, weight - _FIRST * place, -np.inf)
+    confidence = samples.confidence
+    place = np.arange(confidence.shape[1])
+    known = np.where(np.isnan(confidence), -1.0, confidence)  # below all that are known
+    rank = np.where(samples.answer >= 0, known - _FIRST * place, -np.inf)
     top = np.maximum.accumulate(rank, axis=1)
     who = np.maximum.accumulate(np.where(rank == top, place, 0), axis=1)
-    chosen = np.take_along_axis(samples.answer, who, axis=1)
-    confidence = np.take_along_axis(samples.confidence, who, axis=1)
-    never = np.full(weight.shape, -np.inf)
-    found = np.where(np.isfinite(top), chosen, NO_ANSWER)
-    return Tally(found, np.where(found >= 0, confidence, np.nan), never, np.inf, samples.size)
+    found = np.isfinite(top)
+    chosen = np.where(found, np.take_along_axis(samples.answer, who, axis=1), NO_ANSWER)
+    own = np.where(found, np.take_along_axis(confidence, who, axis=1), 0.0)
+    return Tally(chosen, own, np.full(rank.shape, -np.inf), np.inf, samples.size)
 
 
 def _chance(sums: Floats, seen: Bools, chosen: Ints, alike: float) -> Floats:
@@ -170,7 +211,7 @@ def _chance(sums: Floats, seen: Bools, chosen: Ints, alike: float) -> Floats:
     highest = np.maximum(logs.max(axis=2), 0.0)
     total = np.exp(logs - highest[..., None]).sum(axis=2) + unseen * np.exp(-highest)
     own = np.take_along_axis(logs, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
-    return np.where(chosen >= 0, np.exp(own - highest) / total, np.nan)
+    return np.where(chosen >= 0, np.exp(own - highest) / total, 0.0)
 
 
 def _lead(order: Floats, seen: Bools) -> Floats:
@@ -187,5 +228,5 @@ def _reach(strategy: Strategy, alike: float) -> float:
     """The most that one sample changes a lead: a vote for another answer, or one against its own"""
     if strategy == "majority":
         return 1 + _TIE
-    highest, lowest = (float(_log_odds(c, alike)) for c in (1 - EDGE, EDGE))
+    highest, lowest = (float(_weight(c, alike)) for c in (1 - EDGE, EDGE))
     return max(highest + _TIE, -lowest - _TIE)

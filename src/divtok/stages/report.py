@@ -10,6 +10,7 @@ from divtok.report.part import Part
 from divtok.report.write import write_report
 from divtok.stages.evaluate import Results, protocol_of, results_of
 from divtok.stages.report_age import note_report
+from divtok.stages.vote import votes_part_of
 from divtok.store.run import Run
 
 
@@ -39,6 +40,6 @@ def report(
 
 def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     """What the report says beyond calibration, in the order of its page; each where it can be."""
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = []
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [votes_part_of]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]

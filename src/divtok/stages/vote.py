@@ -6,18 +6,23 @@ tables have. Grades are not needed to choose, only to say how often the choice i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from divtok.config.run import RunConfig
-from divtok.decide.vote_curves import Voters
+from divtok.decide.vote_comparison import LEVEL, GeneratorVotes, compared, shown_votings
+from divtok.decide.vote_curves import ORDERS, Voters
+from divtok.decide.votes import crowd_of
 from divtok.evaluate.metrics import Bools, Floats
-from divtok.evaluate.votes import NO_ANSWER, agreement
+from divtok.evaluate.votes import NO_ANSWER
 from divtok.records import Verdict
+from divtok.report.part import Part
+from divtok.report.votes import votes_part
 from divtok.score.registry import ESTIMATORS
-from divtok.stages.evaluate import Graded, graded
+from divtok.stages.evaluate import Graded, Results, graded
+from divtok.stages.token_costs import token_cost
 from divtok.stages.votes import answer_numbers, answer_texts
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
@@ -95,7 +100,6 @@ def _ballot(
     answer = filled({key: numbers[key] for key in mine}, NO_ANSWER).astype(np.int64)
     size = np.array([len(samples) for samples in problems], dtype=np.int64)
     there = np.arange(most) < size[:, None]
-    agreed = agreement(np.nonzero(there)[0], answer[there])
     voters = Voters(
         benchmark,
         answer,
@@ -103,8 +107,46 @@ def _ballot(
         filled({r.key: r.length for r in rows}, 0.0),
         size,
         {name: filled(of, np.nan) for name, of in values.items() if mine & of.keys()},
-        agreed.wrong_agree,
-        agreed.of_answered,
+        crowd_of(np.nonzero(there)[0], answer[there]),
     )
     known = [any(r.key in grades and not grades[r.key].missing for r in s) for s in problems]
     return Ballot(generator, problems, texts, np.array(known), voters)
+
+
+def compare_votes(
+    ballots: Sequence[Ballot],
+    config: RunConfig,
+    *,
+    estimators: Sequence[str] | None = None,
+    level: float = LEVEL,
+    samples: int | None = None,
+) -> list[GeneratorVotes]:
+    """One for each generator whose problems have two samples or more and a known right answer."""
+    members: dict[str, list[Voters]] = {}
+    for ballot in ballots:
+        if ballot.graded.any() and ballot.voters.answer.shape[1] > 1:
+            voters = ballot.voters.of(ballot.graded)
+            members.setdefault(ballot.generator, []).append(voters.up_to(samples))
+    return [
+        compared(
+            generator,
+            voters,
+            shown_votings(_in_all(voters), estimators=estimators, level=level),
+            token_cost(config, generator),
+        )
+        for generator, voters in members.items()
+    ]
+
+
+def votes_part_of(run: Run, config: RunConfig, found: Results) -> Part | None:
+    """What the report says of votes; nothing where every problem has one sample only."""
+    if all(len(set(g.problem_id)) == len(g.problem_id) for g in found.groups):
+        return None
+    votes = compare_votes(ballots_of(run, config), config)
+    return votes_part(votes, orders=ORDERS) if votes else None
+
+
+def _in_all(voters: Sequence[Voters]) -> list[str]:
+    """The estimators that every benchmark has."""
+    first, *others = (v.confidence for v in voters)
+    return [name for name in first if all(name in other for other in others)]

@@ -74,9 +74,7 @@ def answer_numbers(
     return found
 
 
-def answer_texts(
-    run: Run, config: RunConfig, responses: Mapping[str, Response]
-) -> dict[str, str]:
+def answer_texts(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, str]:
     """The text of each response's answer: as the grades have it, otherwise from the response."""
     voting = {key for key, r in responses.items() if not r.failed and not r.truncated}
     found: dict[str, str] = {}
