@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.tables import Records
+    from divtok.api.votes import vote
+    from divtok.decide.chosen import Vote
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
@@ -73,6 +75,7 @@ _HOME = {
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
+    "Vote": "divtok.decide.chosen",
     "aconfidences": "divtok.api.batch",
     "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
@@ -96,6 +99,7 @@ _HOME = {
     "natural_ece": "divtok.api.figures",
     "run": "divtok.api.runs",
     "sweep": "divtok.api.figures",
+    "vote": "divtok.api.votes",
 }
 
 __all__ = [
@@ -117,6 +121,7 @@ __all__ = [
     "Trace",
     "Trajectory",
     "Verdict",
+    "Vote",
     "aconfidences",
     "auroc",
     "confidence",
@@ -140,6 +145,7 @@ __all__ = [
     "natural_ece",
     "run",
     "sweep",
+    "vote",
 ]
 
 # Functions that share their name with the folder of their code.

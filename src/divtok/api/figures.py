@@ -219,10 +219,10 @@ def _columns(given: Values | Mapping[str, Values]) -> list[ScoreColumn]:
 def _column(name: str, values: Values) -> ScoreColumn:
     if isinstance(values, Confidences):
         return ScoreColumn(name, values.values, values.params)
-    return ScoreColumn(name, _numbers(values))
+    return ScoreColumn(name, numbers_of(values))
 
 
-def _numbers(given: Iterable[float | None]) -> list[float | None]:
+def numbers_of(given: Iterable[float | None]) -> list[float | None]:
     values = [None if is_missing(value) else _number(value) for value in given]
     return [None if is_missing(value) else value for value in values]
 
@@ -267,7 +267,7 @@ def _usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
     """The rows that have a value and a decided outcome, [N] each."""
     if isinstance(confidences, Confidences):
         confidences = confidences.values
-    values = ScoreColumn("confidence", _numbers(confidences)).array()
+    values = ScoreColumn("confidence", numbers_of(confidences)).array()
     verdicts = [_verdict(outcome) for outcome in correct]
     known_verdicts(verdicts)
     if len(values) != len(verdicts):

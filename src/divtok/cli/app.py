@@ -27,6 +27,7 @@ from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
 from divtok.cli.verify import verify
+from divtok.cli.vote import vote
 from divtok.screen import put
 
 app = Verbs(
@@ -47,6 +48,7 @@ app.command("gather")(gather)
 app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
+app.command("vote")(vote)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

@@ -21,6 +21,7 @@ from divtok.decide.vote_curves import (
     cost_of,
     curves,
 )
+from divtok.decide.votes import SETTLED
 from divtok.evaluate.metrics import Floats
 
 LEVEL = 0.95  # of the vote's own confidence, at which it stops where nothing else is asked
@@ -93,18 +94,18 @@ def usual_estimator(there: Iterable[str]) -> str | None:
 
 
 def shown_votings(
-    there: Iterable[str], *, estimators: Sequence[str] | None = None, level: float = LEVEL
+    there: Iterable[str], estimators: Sequence[str] | None = None, *, level: float = LEVEL
 ) -> list[Voting]:
     """Majority, then every way to weigh by each estimator; the usual one's stops early, too."""
     names = list(there)
     chosen = [e for e in (estimators or SHOWN) if e in names] or names[:1]
     first = usual_estimator(chosen)
     chosen.sort(key=lambda name: name != first)
-    found = [Voting("majority"), Voting("majority", stop="settled"), Voting("majority", stop=level)]
+    found = [Voting("majority"), Voting("majority", stop=SETTLED), Voting("majority", stop=level)]
     for name in chosen:
         found += [Voting("weighted", name), Voting("log_odds", name), Voting("best", name)]
         if name == first:
-            found += [Voting("weighted", name, "settled"), Voting("weighted", name, level)]
+            found += [Voting("weighted", name, SETTLED), Voting("weighted", name, level)]
     return found
 
 

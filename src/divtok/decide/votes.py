@@ -26,7 +26,7 @@ no sample has a confidence. Knows numbers of answers: no text, no grade.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -39,8 +39,8 @@ from divtok.score.prior import shift_to_mean, shifted
 
 Strategy = Literal["best", "majority", "log_odds", "weighted"]
 STRATEGIES: tuple[Strategy, ...] = ("majority", "best", "log_odds", "weighted")
-SETTLED = "settled"
 Stop = float | Literal["settled"] | None
+SETTLED: Final = "settled"
 
 # Confidences are cut to [EDGE, 1 - EDGE]: else one sample of confidence 1 outvotes all others.
 EDGE = 0.02
@@ -151,6 +151,15 @@ class Tally:
         if stop != SETTLED:
             done |= self.confidence[:, :samples] >= stop
         return np.minimum(done.argmax(axis=1) + 1, last)
+
+
+def checked_strategy(name: str) -> Strategy:
+    for strategy in STRATEGIES:
+        if name == strategy:
+            return strategy
+    raise UsageError(
+        f"There is no way to vote called '{name}'.", next_step=f"Known: {', '.join(STRATEGIES)}."
+    )
 
 
 def check_stop(stop: Stop) -> None:

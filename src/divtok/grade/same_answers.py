@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -25,7 +26,12 @@ class SameAnswers:
         default_factory=dict[tuple[str, str, str], bool]
     )
 
-    def number(self, grader: str, text: str, firsts: list[str]) -> int:
+    def numbers(self, grader: str, texts: Sequence[str | None]) -> list[int | None]:
+        """The number of each answer, from 0 on: that of the first one before it that is equal."""
+        firsts: list[str] = []
+        return [None if text is None else self._number(grader, text, firsts) for text in texts]
+
+    def _number(self, grader: str, text: str, firsts: list[str]) -> int:
         """The place of the answer among the different ones so far; a new one is added to them."""
         if text in firsts:
             return firsts.index(text)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from divtok.decide.vote_comparison import GeneratorVotes, VotedRow, shown_samples
-from divtok.decide.vote_curves import Difference, Voting
+from divtok.decide.vote_curves import ORDERS, Difference, Voting
+from divtok.decide.votes import SETTLED
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
 from divtok.report.part import Drawn, Part
 from divtok.report.tables import Bounded, Cell, ReportColumn, ReportRow, ReportTable, label
@@ -16,30 +17,31 @@ from divtok.report.tables import Bounded, Cell, ReportColumn, ReportRow, ReportT
 NAMES = {
     "majority": "majority",
     "best": "most confident",
-    "log_odds": "log-odds vote",
-    "weighted": "weighted vote",
+    "log_odds": "log-odds",
+    "weighted": "weighted",
 }
 _ABOUT = (
     "Accuracy of the one answer that is chosen among at most so many samples of a problem, in "
-    "percent: a mean over benchmarks and over {orders} random orders of the samples. A majority "
+    f"percent: a mean over benchmarks and over {ORDERS} random orders of the samples. A majority "
     "counts samples, the most confident is one response, a log-odds vote adds up the log-odds of "
-    "confidences, and a weighted vote also minds how rarely wrong samples agree. 'Used' are the "
-    "samples taken until the vote stops, 'Says' the mean of its own confidence in the answer, both "
-    "with all samples. Samples make the same mistakes, so votes of many say too much."
+    "confidences, and a weighted vote also minds how rarely wrong samples agree.",
+    "'Used' are the samples taken until the vote stops, 'Says' the mean of its own confidence in "
+    "the answer, both with all samples. Samples make the same mistakes, so votes of many say too "
+    "much.",
 )
 _AGAINST = (
     "Percentage points by which an answer is more often right than a majority's for as many "
     "written tokens; 95 % intervals over whole problems. A vote that stops early is compared with "
-    "a majority that stops alike, and a majority that stops with one of all samples. 'Equal cost' "
-    "counts reading as well{cost}: what both reach for what the cheaper one of all samples costs. "
-    "'Wins' and 'Loses' say where the interval leaves out 0."
+    "a majority that stops alike, and a majority that stops with one of all samples.",
+    "'Equal cost' counts reading as well: what both reach for what the cheaper one of all samples "
+    "costs. 'Wins' and 'Loses' say where the interval leaves out 0.",
 )
 # Rows of the figure: what its x axis is.
 _TOKENS, _COST = "tokens written a problem", "cost a problem, in written tokens, reading counted"
 
 
-def votes_part(found: Sequence[GeneratorVotes], *, orders: int) -> Part:
-    tables = vote_tables(found, orders=orders)
+def votes_part(found: Sequence[GeneratorVotes]) -> Part:
+    tables = vote_tables(found)
     about = (
         "`tables/votes.*` and `votes-against-majority.*`: which answer to take of several samples, "
         "and where weighing by confidence wins or loses against a majority."
@@ -50,45 +52,50 @@ def votes_part(found: Sequence[GeneratorVotes], *, orders: int) -> Part:
     return Part(about, tables, (drawn,), vote_sentences(found))
 
 
-def vote_tables(found: Sequence[GeneratorVotes], *, orders: int) -> dict[str, ReportTable]:
+def vote_tables(found: Sequence[GeneratorVotes]) -> dict[str, ReportTable]:
     counts = shown_samples(min(of.samples for of in found))
     return {
-        "votes": _accuracies(found, counts, orders),
+        "votes": _accuracies(found, counts),
         "votes-against-majority": _differences(found, counts[1:]),
     }
 
 
-def named(voting: Voting) -> str:
-    """A way to vote in words; the estimator has a column of its own."""
-    if voting.stop is None:
-        return NAMES[voting.strategy]
-    until = "settled" if isinstance(voting.stop, str) else f"{100 * voting.stop:g} %"
-    return f"{NAMES[voting.strategy]} until {until}"
+def named(voting: Voting, *, estimator: bool = True) -> str:
+    """A way to vote in words, with or without whose confidences weigh."""
+    by = f" by {label(voting.estimator)}" if estimator and voting.estimator is not None else ""
+    until = ""
+    if voting.stop is not None:
+        until = (
+            f", until {SETTLED if voting.stop == SETTLED else f'{100 * float(voting.stop):g} %'}"
+        )
+    return f"{NAMES[voting.strategy]}{by}{until}"
 
 
-def _who(of: GeneratorVotes, row: VotedRow) -> tuple[Cell, ...]:
-    estimator = row.voting.estimator
-    return of.generator, named(row.voting), None if estimator is None else label(estimator)
+def _titled(title: str, found: Sequence[GeneratorVotes]) -> str:
+    return f"{title}: {found[0].generator}" if len(found) == 1 else title
 
 
-_WHO = (
-    ReportColumn("generator", "Generator"),
-    ReportColumn("vote", "Vote"),
-    ReportColumn("estimator", "Estimator"),
-)
+def _who(found: Sequence[GeneratorVotes]) -> tuple[ReportColumn, ...]:
+    """A single generator is in the title."""
+    generator = () if len(found) == 1 else (ReportColumn("generator", "Generator"),)
+    return (*generator, ReportColumn("vote", "Vote"))
 
 
-def _accuracies(found: Sequence[GeneratorVotes], counts: Sequence[int], orders: int) -> ReportTable:
+def _names(found: Sequence[GeneratorVotes], of: GeneratorVotes, row: VotedRow) -> tuple[str, ...]:
+    return (*(() if len(found) == 1 else (of.generator,)), named(row.voting))
+
+
+def _accuracies(found: Sequence[GeneratorVotes], counts: Sequence[int]) -> ReportTable:
     columns = (
-        *_WHO,
-        *(ReportColumn(f"accuracy_{n}", _samples(n), "percent") for n in counts),
+        *_who(found),
+        *(ReportColumn(f"accuracy_{n}", str(n), "percent") for n in counts),
         ReportColumn("used", "Used"),
         ReportColumn("says", "Says", "percent"),
     )
     rows = [
         ReportRow(
             (
-                *_who(of, row),
+                *_names(found, of, row),
                 *(row.points[n - 1].accuracy for n in counts),
                 f"{row.points[counts[-1] - 1].used:.1f}",
                 row.points[counts[-1] - 1].confidence,
@@ -99,17 +106,18 @@ def _accuracies(found: Sequence[GeneratorVotes], counts: Sequence[int], orders: 
         for row in of.rows
     ]
     return ReportTable(
-        "Answers chosen among several samples (% right)",
+        _titled("Answers chosen among so many samples (% right)", found),
         columns,
         tuple(rows),
-        _ABOUT.format(orders=orders),
+        "",
+        _ABOUT,
     )
 
 
 def _differences(found: Sequence[GeneratorVotes], counts: Sequence[int]) -> ReportTable:
     columns = (
-        *_WHO,
-        *(ReportColumn(f"against_{n}", _samples(n), "percent", bounded=True) for n in counts),
+        *_who(found),
+        *(ReportColumn(f"against_{n}", str(n), "percent", bounded=True) for n in counts),
         ReportColumn("equal_cost", "Equal cost", "percent", bounded=True),
         ReportColumn("wins", "Wins"),
         ReportColumn("loses", "Loses"),
@@ -122,18 +130,15 @@ def _differences(found: Sequence[GeneratorVotes], counts: Sequence[int]) -> Repo
             at = {str(n): row.points[n - 1].against for n in counts}
             at["equal cost"] = row.equal_cost
             said = [_places(at, verdict) for verdict in ("wins", "loses")]
-            cells = (*_who(of, row), *map(_cell, at.values()), *said)
+            cells = (*_names(found, of, row), *map(_cell, at.values()), *said)
             rows.append(ReportRow(cells, ranked=False, signed=True))
     return ReportTable(
-        "Votes against a majority (percentage points)",
+        _titled("Votes of so many samples against a majority (points)", found),
         columns,
         tuple(rows),
-        _AGAINST.format(cost=_reading(found)),
+        _reading(found),
+        _AGAINST,
     )
-
-
-def _samples(n: int) -> str:
-    return "1 sample" if n == 1 else f"{n} samples"
 
 
 def _cell(difference: Difference | None) -> Cell:
@@ -149,23 +154,18 @@ def _places(at: dict[str, Difference | None], verdict: str) -> str | None:
 
 def _reading(found: Sequence[GeneratorVotes]) -> str:
     """What a read token costs, where it costs anything."""
-    known = {of.generator: of.cost.reading_share for of in found if of.cost.read > 0}
-    if not known:
-        return " where models' sizes are known, which they are not"
-    shares = sorted(known.values())
+    shares = sorted(of.cost.reading_share for of in found if of.cost.read > 0)
+    if not shares:
+        return "What reading costs is not known."
     span = f"{shares[0]:.2g}" + (f" to {shares[-1]:.2g}" if shares[-1] > shares[0] else "")
-    return f", a read token at {span} of a written one (by the parameters it goes through)"
+    return f"A token costs {span} times as much to read as to write, by the parameters it takes."
 
 
 def vote_figure(found: Sequence[GeneratorVotes]) -> PanelsDisplay:
     """A panel for each generator, against tokens and, below, against all that a vote costs."""
-    ends = [p.accuracy for of in found for row in _drawn(of) for p in row.points]
-    low, high = 100 * min(ends), 100 * max(ends)
-    room = 0.06 * (high - low) or 1.0
-    y_range = (max(0.0, low - room), min(100.0, high + room))
     read = any(of.cost.read > 0 for of in found)
     rows = tuple(
-        tuple(_panel(of, x_label, y_range) for of in found)
+        tuple(_panel(of, x_label) for of in found)
         for x_label in ((_TOKENS, _COST) if read else (_TOKENS,))
     )
     usual = {of.usual for of in found if of.usual is not None}
@@ -175,30 +175,33 @@ def vote_figure(found: Sequence[GeneratorVotes]) -> PanelsDisplay:
     return PanelsDisplay("votes", "Accuracy of votes among samples", rows, about)
 
 
-def _drawn(of: GeneratorVotes) -> list[VotedRow]:
-    """Majority and the usual estimator's; votes until they are settled would hide others."""
-    return [
+# Series of what the figure shows; a log-odds vote and votes until they are settled would hide
+# others.
+_LOOKS = {"majority": 1, "weighted": 0, "best": 3}
+
+
+def _panel(of: GeneratorVotes, x_label: str) -> Panel:
+    rows = [
         row
         for row in of.rows
-        if row.voting.estimator in (None, of.usual) and row.voting.stop != "settled"
+        if row.voting.estimator in (None, of.usual)
+        and row.voting.strategy in _LOOKS
+        and row.voting.stop != SETTLED
     ]
-
-
-_LOOKS = {"majority": 4, "weighted": 0, "log_odds": 2, "best": 3}
-
-
-def _panel(of: GeneratorVotes, x_label: str, y_range: tuple[float, float]) -> Panel:
     lines = tuple(
         LineSeries(
-            named(row.voting),
+            named(row.voting, estimator=False),
             tuple(p.tokens for p in row.points) if x_label == _TOKENS else row.costs,
             tuple(100 * p.accuracy for p in row.points),
             _LOOKS[row.voting.strategy],
             dashed=row.voting.stop is not None,
         )
-        for row in _drawn(of)
+        for row in rows
     )
-    return Panel(of.generator, x_label, "right (%)", lines, y_range=y_range)
+    ends = [y for line in lines for y in line.y if y is not None]
+    room = 0.06 * (max(ends) - min(ends)) or 1.0
+    y_range = (max(0.0, min(ends) - room), min(100.0, max(ends) + room))
+    return Panel(of.generator, x_label, "right (%)", lines, y_range=y_range, log_x=True)
 
 
 def vote_sentences(found: Sequence[GeneratorVotes]) -> tuple[str, ...]:
@@ -222,7 +225,7 @@ def vote_sentences(found: Sequence[GeneratorVotes]) -> tuple[str, ...]:
     if parts:
         until = stops[0][1]
         assert until is not None
-        said.append(f"A {named(until[0].voting)} sure takes: {'; '.join(parts)}.")
+        said.append(f"A vote, {named(until[0].voting)} sure, takes: {'; '.join(parts)}.")
     return tuple(said)
 
 

@@ -7,14 +7,23 @@ tables have. Grades are not needed to choose, only to say how often the choice i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from divtok.config.run import RunConfig
-from divtok.decide.vote_comparison import LEVEL, GeneratorVotes, compared, shown_votings
-from divtok.decide.vote_curves import ORDERS, Voters
-from divtok.decide.votes import crowd_of
+from divtok.decide.chosen import Candidate, Vote, vote_on
+from divtok.decide.vote_comparison import (
+    LEVEL,
+    GeneratorVotes,
+    compared,
+    shown_votings,
+    usual_estimator,
+)
+from divtok.decide.vote_curves import Voters
+from divtok.decide.votes import Stop, Strategy, check_stop, checked_strategy, crowd_of
+from divtok.errors import DataError, UsageError
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.votes import NO_ANSWER
 from divtok.records import Verdict
@@ -22,6 +31,8 @@ from divtok.report.part import Part
 from divtok.report.votes import votes_part
 from divtok.score.registry import ESTIMATORS
 from divtok.stages.evaluate import Graded, Results, graded
+from divtok.stages.export import write_file
+from divtok.stages.rows import Column
 from divtok.stages.token_costs import token_cost
 from divtok.stages.votes import answer_numbers, answer_texts
 from divtok.store.responses import Group, Response, rows_of, stored_responses
@@ -41,6 +52,10 @@ class Ballot:
     texts: Mapping[str, str]
     graded: Bools
     voters: Voters
+
+    def candidate(self, response: Response, row: int, sample: int) -> Candidate:
+        right = bool(self.voters.right[row, sample]) if self.graded[row] else None
+        return Candidate(response.key, self.texts.get(response.key), response.length, right)
 
 
 def ballots_of(run: Run, config: RunConfig) -> list[Ballot]:
@@ -113,29 +128,53 @@ def _ballot(
     return Ballot(generator, problems, texts, np.array(known), voters)
 
 
+def check_several(ballots: Sequence[Ballot], samples: int | None = None) -> None:
+    """Refuse a run without two samples of any problem, and more samples than there are."""
+    most = max((b.voters.answer.shape[1] for b in ballots), default=0)
+    if most < 2:
+        raise DataError(
+            "No problem of the run has two samples, so there is nothing to choose among.",
+            next_step="Make more of each: divtok run ... --samples 8",
+        )
+    if samples is not None and samples > most:
+        raise UsageError(
+            f"{samples} samples are asked for, and no problem has more than {most}.",
+            next_step=f"Ask for at most {most}, or make more: divtok run ... --samples {samples}",
+        )
+
+
 def compare_votes(
     ballots: Sequence[Ballot],
     config: RunConfig,
     *,
-    estimators: Sequence[str] | None = None,
-    level: float = LEVEL,
+    strategy: str | None = None,
+    estimator: str | None = None,
     samples: int | None = None,
+    level: float | None = None,
 ) -> list[GeneratorVotes]:
-    """One for each generator whose problems have two samples or more and a known right answer."""
+    """One for each generator whose problems have two samples or more and a known right answer.
+
+    With a strategy or an estimator, of those beside the majority alone.
+    """
     members: dict[str, list[Voters]] = {}
     for ballot in ballots:
         if ballot.graded.any() and ballot.voters.answer.shape[1] > 1:
             voters = ballot.voters.of(ballot.graded)
             members.setdefault(ballot.generator, []).append(voters.up_to(samples))
-    return [
-        compared(
-            generator,
-            voters,
-            shown_votings(_in_all(voters), estimators=estimators, level=level),
-            token_cost(config, generator),
-        )
-        for generator, voters in members.items()
-    ]
+    found: list[GeneratorVotes] = []
+    for generator, voters in members.items():
+        there = _in_all(voters)
+        if estimator is not None:
+            _check_estimator(estimator, there)
+        votings = [
+            voting
+            for voting in shown_votings(
+                there, None if estimator is None else [estimator], level=level or LEVEL
+            )
+            if strategy is None or voting.strategy in ("majority", strategy)
+        ]
+        found.append(compared(generator, voters, votings, token_cost(config, generator)))
+    return found
 
 
 def votes_part_of(run: Run, config: RunConfig, found: Results) -> Part | None:
@@ -143,10 +182,79 @@ def votes_part_of(run: Run, config: RunConfig, found: Results) -> Part | None:
     if all(len(set(g.problem_id)) == len(g.problem_id) for g in found.groups):
         return None
     votes = compare_votes(ballots_of(run, config), config)
-    return votes_part(votes, orders=ORDERS) if votes else None
+    return votes_part(votes) if votes else None
+
+
+def _check_estimator(name: str | None, there: Sequence[str]) -> None:
+    if name not in there:
+        raise UsageError(
+            "There are no confidences to choose by."
+            if name is None
+            else f"There are no confidences of '{name}' for every response.",
+            next_step=f"Those of this run: {', '.join(there)}."
+            if there
+            else "Take the majority, or score the run first: divtok score RUN",
+        )
 
 
 def _in_all(voters: Sequence[Voters]) -> list[str]:
     """The estimators that every benchmark has."""
     first, *others = (v.confidence for v in voters)
     return [name for name in first if all(name in other for other in others)]
+
+
+def chosen_votes(
+    ballots: Sequence[Ballot],
+    *,
+    strategy: Strategy | None = None,
+    estimator: str | None = None,
+    samples: int | None = None,
+    stop: Stop = None,
+) -> list[Vote]:
+    """The answer that is chosen for every problem of every generator, in order of samples.
+
+    By default votes are weighted by the usual estimator, where there are confidences.
+    """
+    there = estimators_of(ballots)
+    name = usual_estimator(there) if estimator is None else estimator
+    way = checked_strategy(strategy or ("majority" if name is None else "weighted"))
+    check_stop(stop)
+    if way != "majority":
+        _check_estimator(name, there)
+    found: list[Vote] = []
+    for ballot in ballots:
+        problems = {
+            rows[0].problem_id: [ballot.candidate(r, place, i) for i, r in enumerate(rows)]
+            for place, rows in enumerate(ballot.responses)
+        }
+        by = None if way == "majority" else name
+        votes = vote_on(problems, ballot.voters.samples(by), way, most=samples, stop=stop)
+        where = {"benchmark": ballot.voters.benchmark, "generator": ballot.generator}
+        found += [replace(vote, **where) for vote in votes]
+    return found
+
+
+def estimators_of(ballots: Sequence[Ballot]) -> list[str]:
+    """Those with confidences on every benchmark of every generator."""
+    return _in_all([b.voters for b in ballots])
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("benchmark", "foreign"),
+    Column("generator", "foreign"),
+    Column("problem_id", "foreign"),
+    Column("answer", "foreign"),
+    Column("confidence", "number"),
+    Column("samples", "whole"),
+    Column("tokens", "whole"),
+    Column("correct", "truth"),
+    Column("keys", "words"),
+    Column("reason", "foreign"),
+)
+
+
+def write_votes(votes: Sequence[Vote], out: Path) -> None:
+    """As CSV, JSON lines or Parquet, by the ending of the name."""
+    rows = [{column.name: getattr(vote, column.name) for column in COLUMNS} for vote in votes]
+    cells = [row | {"keys": list(row["keys"])} for row in rows]
+    write_file(out, COLUMNS, [cells])

@@ -65,12 +65,10 @@ def answer_numbers(
     with ExitStack() as stack:
         same = SameAnswers(stack, config.grade.workers, config.grade.time_limit)
         for (benchmark, _, _), rows in problems.items():
-            grader, firsts = config.grader_for(benchmark), list[str]()
-            for response in rows:
-                text = answers.get(response.key)
-                found[response.key] = (
-                    NO_ANSWER if text is None else same.number(grader, text, firsts)
-                )
+            texts_of = [answers.get(response.key) for response in rows]
+            numbers = same.numbers(config.grader_for(benchmark), texts_of)
+            for response, number in zip(rows, numbers, strict=True):
+                found[response.key] = NO_ANSWER if number is None else number
     return found
 
 
