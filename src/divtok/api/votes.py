@@ -16,7 +16,6 @@ from divtok.decide.votes import (
     Crowd,
     Stop,
     Strategy,
-    check_stop,
     checked_strategy,
     crowd_of,
     samples_of,
@@ -70,7 +69,6 @@ def vote(
         ('13', 0.91)
     """
     way = checked_strategy(strategy or ("majority" if confidences is None else "weighted"))
-    check_stop(stop)
     if way != "majority" and confidences is None:
         raise UsageError(
             f"A vote by '{way}' needs confidences.", next_step="Give them, or take the majority."

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divtok.decide.votes import Samples, Stop, Strategy, tally
+from divtok.decide.votes import SETTLED, Samples, Stop, Strategy, check_stop, tally
+from divtok.errors import UsageError
 from divtok.evaluate.metrics import Ints
 from divtok.records import Reason
 
@@ -21,7 +22,8 @@ class Vote:
 
     `confidence` is the vote's own chance of being right, `samples` how many were used until it
     stopped, `tokens` how many these have. `keys` are the samples among them that gave the answer.
-    `reason` says why there is no answer, no confidence, or nothing known of `correct`.
+    `correct` is None where the right answer is not known. `reason` says why there is no answer, or
+    no confidence.
 
     Example:
         >>> import divtok
@@ -61,6 +63,12 @@ def vote_on(
     stop: Stop = None,
 ) -> list[Vote]:
     """A vote for each problem, in their order; `samples` has them in the same order."""
+    check_stop(stop)
+    if strategy == "majority" and stop not in (None, SETTLED) and samples.crowd.rate is None:
+        raise UsageError(
+            "How often samples are right is not known, so a majority has no confidence to stop at.",
+            next_step="Stop when it is settled, or weigh by confidences; divtok.vote takes a rate.",
+        )
     found = tally(samples, strategy)
     used = found.used(samples.answer.shape[1] if most is None else most, stop)
     last = np.arange(len(used)), used - 1
@@ -92,8 +100,6 @@ def _vote(
     correct, reason = gave[0].correct, None
     if np.isnan(confidence):
         reason = Reason("no_confidence", _WHY[strategy])
-    elif correct is None:
-        reason = Reason("not_graded", "it is not known which answer is right")
     return Vote(
         problem_id=name,
         answer=gave[0].text,

@@ -5,8 +5,9 @@ Knows curves and names; reads no run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from divtok.evaluate.metrics import Floats
 
 LEVEL = 0.95  # of the vote's own confidence, at which it stops where nothing else is asked
 SHOWN = ("dtc_lin", "dtc_weighted", "dtc_guarded", "nsl")
+Written = Literal["tokens", "samples"]
 _USUAL = ("dtc_weighted", "dtc_lin")
 
 
@@ -67,7 +69,11 @@ class VotedRow:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorVotes:
-    """All ways to vote of one generator. `usual` is the estimator that is shown first."""
+    """All ways to vote of one generator. `usual` is the estimator that is shown first.
+
+    `written` is what is counted: tokens, or samples where those have none that are known. `notes`
+    say what could not be done as it is described.
+    """
 
     generator: str
     benchmarks: tuple[str, ...]
@@ -75,6 +81,8 @@ class GeneratorVotes:
     cost: TokenCost
     usual: str | None
     rows: tuple[VotedRow, ...]
+    written: Written = "tokens"
+    notes: tuple[str, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -119,17 +127,33 @@ def compared(
 ) -> GeneratorVotes:
     """`voters` are those of each benchmark. A way to vote needs its rival among the others."""
     most = min(v.answer.shape[1] for v in voters)
+    if not all(v.in_tokens for v in voters):
+        voters = [replace(v, tokens=np.ones(v.tokens.shape)) for v in voters]
     of_each = [_cut(curves(v, votings, orders=orders), most) for v in voters]
     by_way = {voting: [found[place] for found in of_each] for place, voting in enumerate(votings)}
     rows = [
-        _row(of, None if rival is None else (rival, by_way[rival]), cost.reading_share)
+        _row(of, None if rival is None else (rival, by_way[rival]), cost)
         for voting, of in by_way.items()
         for rival in [_rival(voting)]
     ]
     names = tuple(v.benchmark for v in voters)
     problems = sum(len(v.answer) for v in voters)
     usual = usual_estimator(v.estimator for v in votings if v.estimator is not None)
-    return GeneratorVotes(generator, names, problems, cost, usual, tuple(rows))
+    written: Written = "tokens" if all(v.in_tokens for v in voters) else "samples"
+    notes = tuple(_notes(generator, voters))
+    return GeneratorVotes(generator, names, problems, cost, usual, tuple(rows), written, notes)
+
+
+def _notes(generator: str, voters: Sequence[Voters]) -> Iterator[str]:
+    unknown = [v.benchmark for v in voters if v.crowd.rate is None]
+    if unknown:
+        yield (
+            f"How often samples are right is not known of {generator} on {', '.join(unknown)} (it "
+            "takes 20 problems of 3 samples): a majority stops there only when it is settled, and "
+            "confidences are not shifted."
+        )
+    if not all(v.in_tokens for v in voters):
+        yield f"The tokens of {generator} are not known, so every sample costs the same."
 
 
 def _rival(voting: Voting) -> Voting | None:
@@ -153,7 +177,7 @@ def _cut(found: Sequence[VoteCurve], most: int) -> list[VoteCurve]:
 def _row(
     of: Sequence[VoteCurve],
     rival: tuple[Voting, Sequence[VoteCurve]] | None,
-    reading_share: float,
+    cost: TokenCost,
 ) -> VotedRow:
     def mean(name: str) -> Floats:
         return np.mean([getattr(curve, name).mean(axis=0) for curve in of], axis=0)
@@ -170,10 +194,12 @@ def _row(
         )
         for n in range(1, len(columns["right"]) + 1)
     )
-    costs = tuple(map(float, cost_of(of, reading_share)))
+    costs = tuple(map(float, cost_of(of, cost.reading_share)))
     if rival is None:
         return VotedRow(of[0].voting, points, costs, None, None)
-    equal = at_equal_cost(of, rival[1], reading_share=reading_share)
+    equal = at_equal_cost(of, rival[1], reading_share=cost.reading_share)
+    if of[0].voting.reads and cost.unit == "tokens":
+        equal = Difference(None, None, None, "what reading costs is not known")
     return VotedRow(of[0].voting, points, costs, rival[0], equal)
 
 

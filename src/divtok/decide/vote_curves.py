@@ -8,7 +8,7 @@ problem. Knows arrays and names; reads no run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,8 @@ class Voters:
     """The samples of a generator on a benchmark: [P, N], in order of samples.
 
     `right` says which are right, `tokens` how long they are. `confidence` is by estimator, NaN
-    where there is none. `answer` and `size` are those of `Samples`.
+    where there is none. `answer` and `size` are those of `Samples`. Without `in_tokens` it is not
+    known how long every sample is.
     """
 
     benchmark: str
@@ -37,35 +38,23 @@ class Voters:
     size: Ints
     confidence: Mapping[str, Floats]
     crowd: Crowd
+    in_tokens: bool = True
 
     def samples(self, estimator: str | None) -> Samples:
         none = np.full(self.answer.shape, np.nan)
         confidence = none if estimator is None else self.confidence[estimator]
         return samples_of(self.answer, confidence, self.size, self.crowd)
 
-    def of(self, problems: Bools) -> Voters:
-        """Of these problems [P] only; the crowd is still that of all."""
-        return Voters(
-            self.benchmark,
-            self.answer[problems],
-            self.right[problems],
-            self.tokens[problems],
-            self.size[problems],
-            {name: values[problems] for name, values in self.confidence.items()},
-            self.crowd,
-        )
-
-    def up_to(self, samples: int | None) -> Voters:
-        """With the first so many samples of each problem, None for all."""
+    def of(self, problems: Bools, samples: int | None = None) -> Voters:
+        """Of these problems [P] the first so many samples, None for all; the crowd stays."""
         most = self.answer.shape[1] if samples is None else samples
-        return Voters(
-            self.benchmark,
-            self.answer[:, :most],
-            self.right[:, :most],
-            self.tokens[:, :most],
-            np.minimum(self.size, most),
-            {name: values[:, :most] for name, values in self.confidence.items()},
-            self.crowd,
+        return replace(
+            self,
+            answer=self.answer[problems, :most],
+            right=self.right[problems, :most],
+            tokens=self.tokens[problems, :most],
+            size=np.minimum(self.size[problems], most),
+            confidence={name: of[problems, :most] for name, of in self.confidence.items()},
         )
 
 

@@ -19,8 +19,9 @@ samples say: for `weighted` they are first shifted to the share of right answers
 tells.
 
 Equal sums go to the answer of more samples, then to the one that was given first. A sample without
-an answer has no vote, and one without a confidence votes as one of 0.5; `best` takes it only where
-no sample has a confidence. Knows numbers of answers: no text, no grade.
+an answer has no vote, and one without a confidence votes as one of the rate, or of 0.5 where that
+is not known; `best` takes it only where no sample has a confidence. Knows numbers of answers: no
+text, no grade.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from divtok.errors import UsageError
 from divtok.evaluate.ece_interval import FEWEST_PROBLEMS
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.votes import FEWEST_SAMPLES, NO_ANSWER, agreement
-from divtok.records import Reason
 from divtok.score.prior import shift_to_mean, shifted
 
 Strategy = Literal["best", "majority", "log_odds", "weighted"]
@@ -82,9 +82,9 @@ class Samples:
     """Samples of problems in the order in which they are taken; arrays are [P, N].
 
     `answer` are numbers from 0 on, equal within a problem where answers are, negative where there
-    is none. `confidence` is NaN where there is none, and `stated` the same for the crowd's rate;
-    `unstated` says why it could not be. A problem has `size` [P] samples; what is behind them has
-    no answer.
+    is none. `confidence` is NaN where there is none; `stated` is the same cut to the edges and
+    shifted to the crowd's rate, where that is known, and the rate where there is none. A problem
+    has `size` [P] samples; what is behind them has no answer.
     """
 
     answer: Ints
@@ -92,7 +92,6 @@ class Samples:
     stated: Floats
     size: Ints
     crowd: Crowd
-    unstated: Reason | None = None
 
     def taken(self, row: Ints, order: Ints) -> Samples:
         """The problems of these rows [R], each in an order of its own, [R, N]."""
@@ -102,19 +101,18 @@ class Samples:
 
 
 def samples_of(answer: Ints, confidence: Floats, size: Ints, crowd: Crowd) -> Samples:
-    """Samples with their confidences as they are, and stated for the crowd's rate if it is known.
+    """Samples with their confidences as they are, and stated for the crowd's rate.
 
     The shift is that of all responses with an answer and a confidence; no grade is looked at.
     """
+    cut = np.clip(confidence, EDGE, 1 - EDGE)
     known = ~np.isnan(confidence)
     voting = known & (answer >= 0)
-    if crowd.rate is None or not voting.any():
-        return Samples(answer, confidence, confidence, size, crowd)
-    shift = shift_to_mean(confidence[voting], crowd.rate)
-    if shift.value is None:
-        return Samples(answer, confidence, confidence, size, crowd, shift.reason)
-    stated = confidence.copy()
-    stated[known] = shifted(confidence[known], shift.value)
+    if crowd.rate is not None and voting.any():
+        shift = shift_to_mean(cut[voting], float(np.clip(crowd.rate, EDGE, 1 - EDGE)))
+        assert shift.value is not None  # nothing is certain, so any share is reached
+        cut[known] = shifted(cut[known], shift.value)
+    stated = np.where(known, cut, 0.5 if crowd.rate is None else crowd.rate)
     return Samples(answer, confidence, stated, size, crowd)
 
 
@@ -162,8 +160,10 @@ def checked_strategy(name: str) -> Strategy:
     )
 
 
-def check_stop(stop: Stop) -> None:
-    if stop is not None and stop != SETTLED and not (isinstance(stop, float) and 0 < stop <= 1):
+def check_stop(stop: object) -> None:
+    if stop in (None, SETTLED):
+        return
+    if not isinstance(stop, float | int) or not 0 < stop <= 1:
         raise UsageError(
             f"A vote does not stop at {stop!r}.",
             next_step="Give the confidence to reach, such as 0.95, or 'settled'.",
@@ -179,8 +179,9 @@ def tally(samples: Samples, strategy: Strategy) -> Tally:
     votes = np.cumsum(given, axis=1)
     sums = votes.astype(np.float64)
     if strategy != "majority":
-        confidence = samples.stated if strategy == "weighted" else samples.confidence
-        weight = _weight(np.where(np.isnan(confidence), 0.5, confidence), alike)
+        weight = _weight(
+            samples.stated if strategy == "weighted" else _or_half(samples.confidence), alike
+        )
         sums = np.cumsum(given * weight[..., None], axis=1)
     seen = votes > 0
     first = np.where(given.any(axis=1), given.argmax(axis=1), given.shape[1])
@@ -191,6 +192,10 @@ def tally(samples: Samples, strategy: Strategy) -> Tally:
         sums = votes * (np.nan if rate is None else _weight(rate, alike))
     chance, lead = _chance(sums, seen, chosen, alike), _lead(order, seen)
     return Tally(chosen, chance, lead, _reach(strategy, alike), samples.size)
+
+
+def _or_half(confidence: Floats) -> Floats:
+    return np.where(np.isnan(confidence), 0.5, confidence)
 
 
 def _weight(confidence: Floats | float, alike: float) -> Floats:
@@ -210,7 +215,7 @@ def _best(samples: Samples) -> Tally:
     found = np.isfinite(top)
     chosen = np.where(found, np.take_along_axis(samples.answer, who, axis=1), NO_ANSWER)
     own = np.where(found, np.take_along_axis(confidence, who, axis=1), 0.0)
-    return Tally(chosen, own, np.full(rank.shape, -np.inf), np.inf, samples.size)
+    return Tally(chosen, own, np.full(rank.shape, -np.inf), 0.0, samples.size)
 
 
 def _chance(sums: Floats, seen: Bools, chosen: Ints, alike: float) -> Floats:

@@ -36,8 +36,6 @@ _AGAINST = (
     "'Equal cost' counts reading as well: what both reach for what the cheaper one of all samples "
     "costs. 'Wins' and 'Loses' say where the interval leaves out 0.",
 )
-# Rows of the figure: what its x axis is.
-_TOKENS, _COST = "tokens written a problem", "cost a problem, in written tokens, reading counted"
 
 
 def votes_part(found: Sequence[GeneratorVotes]) -> Part:
@@ -109,7 +107,7 @@ def _accuracies(found: Sequence[GeneratorVotes], counts: Sequence[int]) -> Repor
         _titled("Answers chosen among so many samples (% right)", found),
         columns,
         tuple(rows),
-        "",
+        " ".join(note for of in found for note in of.notes),
         _ABOUT,
     )
 
@@ -165,8 +163,8 @@ def vote_figure(found: Sequence[GeneratorVotes]) -> PanelsDisplay:
     """A panel for each generator, against tokens and, below, against all that a vote costs."""
     read = any(of.cost.read > 0 for of in found)
     rows = tuple(
-        tuple(_panel(of, x_label) for of in found)
-        for x_label in ((_TOKENS, _COST) if read else (_TOKENS,))
+        tuple(_panel(of, cost=cost) for of in found)
+        for cost in ((False, True) if read else (False,))
     )
     usual = {of.usual for of in found if of.usual is not None}
     weighed = f"confidences: {', '.join(label(name) for name in sorted(usual))}; " if usual else ""
@@ -180,7 +178,10 @@ def vote_figure(found: Sequence[GeneratorVotes]) -> PanelsDisplay:
 _LOOKS = {"majority": 1, "weighted": 0, "best": 3}
 
 
-def _panel(of: GeneratorVotes, x_label: str) -> Panel:
+def _panel(of: GeneratorVotes, *, cost: bool) -> Panel:
+    x_label = f"{of.written} written a problem"
+    if cost:
+        x_label = f"cost a problem, in written {of.written}, reading counted"
     rows = [
         row
         for row in of.rows
@@ -191,7 +192,7 @@ def _panel(of: GeneratorVotes, x_label: str) -> Panel:
     lines = tuple(
         LineSeries(
             named(row.voting, estimator=False),
-            tuple(p.tokens for p in row.points) if x_label == _TOKENS else row.costs,
+            row.costs if cost else tuple(p.tokens for p in row.points),
             tuple(100 * p.accuracy for p in row.points),
             _LOOKS[row.voting.strategy],
             dashed=row.voting.stop is not None,

@@ -6,7 +6,7 @@ tables have. Grades are not needed to choose, only to say how often the choice i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from divtok.decide.vote_comparison import (
     usual_estimator,
 )
 from divtok.decide.vote_curves import Voters
-from divtok.decide.votes import Stop, Strategy, check_stop, checked_strategy, crowd_of
+from divtok.decide.votes import Stop, Strategy, checked_strategy, crowd_of
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.votes import NO_ANSWER
@@ -55,7 +55,8 @@ class Ballot:
 
     def candidate(self, response: Response, row: int, sample: int) -> Candidate:
         right = bool(self.voters.right[row, sample]) if self.graded[row] else None
-        return Candidate(response.key, self.texts.get(response.key), response.length, right)
+        tokens = int(self.voters.tokens[row, sample]) if self.voters.in_tokens else None
+        return Candidate(response.key, self.texts.get(response.key), tokens, right)
 
 
 def ballots_of(run: Run, config: RunConfig) -> list[Ballot]:
@@ -64,15 +65,23 @@ def ballots_of(run: Run, config: RunConfig) -> list[Ballot]:
     texts = answer_texts(run, config, responses)
     numbers = answer_numbers(run, config, responses, texts)
     grades, values = graded(run, ()), _confidences(run)
+    lengths = _lengths(run, responses.values())
     members: dict[Group, dict[str, list[Response]]] = {}
     for response in sorted(responses.values(), key=lambda r: (r.problem_id, r.sample)):
         if not response.failed:
             problems = members.setdefault(response.group, {})
             problems.setdefault(response.problem_id, []).append(response)
     return [
-        _ballot(group, list(problems.values()), texts, numbers, grades, values)
+        _ballot(group, list(problems.values()), texts, numbers, grades, values, lengths)
         for group, problems in members.items()
     ]
+
+
+def _lengths(run: Run, responses: Iterable[Response]) -> dict[str, int]:
+    """Tokens by key: the reader's where there are only texts of a response, none where not read."""
+    read = dict(rows_of(run.counts, ("key", "length")))
+    found = {r.key: r.length or read.get(r.key, 0) for r in responses}
+    return {key: length for key, length in found.items() if length}
 
 
 def _confidences(run: Run) -> dict[str, dict[str, float]]:
@@ -99,6 +108,7 @@ def _ballot(
     numbers: Mapping[str, int],
     grades: Mapping[str, Graded],
     values: Mapping[str, Mapping[str, float]],
+    lengths: Mapping[str, int],
 ) -> Ballot:
     benchmark, generator = group
     most = max(map(len, problems))
@@ -119,10 +129,11 @@ def _ballot(
         benchmark,
         answer,
         filled(right, 0.0) > 0,
-        filled({r.key: r.length for r in rows}, 0.0),
+        filled(lengths, 0.0),
         size,
         {name: filled(of, np.nan) for name, of in values.items() if mine & of.keys()},
         crowd_of(np.nonzero(there)[0], answer[there]),
+        in_tokens=mine <= lengths.keys(),
     )
     known = [any(r.key in grades and not grades[r.key].missing for r in s) for s in problems]
     return Ballot(generator, problems, texts, np.array(known), voters)
@@ -159,8 +170,8 @@ def compare_votes(
     members: dict[str, list[Voters]] = {}
     for ballot in ballots:
         if ballot.graded.any() and ballot.voters.answer.shape[1] > 1:
-            voters = ballot.voters.of(ballot.graded)
-            members.setdefault(ballot.generator, []).append(voters.up_to(samples))
+            voters = ballot.voters.of(ballot.graded, samples)
+            members.setdefault(ballot.generator, []).append(voters)
     found: list[GeneratorVotes] = []
     for generator, voters in members.items():
         there = _in_all(voters)
@@ -218,7 +229,6 @@ def chosen_votes(
     there = estimators_of(ballots)
     name = usual_estimator(there) if estimator is None else estimator
     way = checked_strategy(strategy or ("majority" if name is None else "weighted"))
-    check_stop(stop)
     if way != "majority":
         _check_estimator(name, there)
     found: list[Vote] = []
