@@ -12,9 +12,10 @@ import typer
 
 from divtok.cli.options import JsonOption, RunArgument, open_with_config
 from divtok.cli.printing import print_json, put_filled
-from divtok.errors import UsageError
+from divtok.errors import UsageError, command
 from divtok.progress import say
 from divtok.screen import show, width
+from divtok.store.run import Run
 
 if TYPE_CHECKING:
     from divtok.decide.vote_comparison import GeneratorVotes
@@ -91,7 +92,15 @@ def vote(
     elif found:
         _print(found)
     else:
-        put_filled("No right answer is known, so how often votes are right is not known.")
+        put_filled(f"Nothing is graded, so how often votes are right is not known. {_next(store)}")
+
+
+def _next(store: Run) -> str:
+    from divtok.stages.evaluate import has_gold
+
+    if has_gold(store) or store.verdicts.keys():
+        return f"Grade first: {command('grade', store.path)}"
+    return "There is no right answer to any problem; --out FILE writes what is chosen."
 
 
 def _level(given: str | None) -> Stop:

@@ -6,6 +6,7 @@ Tables, a figure and plain sentences from numbers; computes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from divtok.decide.vote_comparison import GeneratorVotes, VotedRow, shown_samples
 from divtok.decide.vote_curves import ORDERS, Difference, Voting
@@ -207,7 +208,9 @@ def _panel(of: GeneratorVotes, *, cost: bool) -> Panel:
 
 def vote_sentences(found: Sequence[GeneratorVotes]) -> tuple[str, ...]:
     """What the usual vote gains or loses, and what stopping early saves; two sentences at most."""
-    weighed = [(of, _row(of, Voting("weighted", of.usual))) for of in found if of.usual is not None]
+    weighed = [
+        (of, row) for of in found for row in of.rows if row.voting == Voting("weighted", of.usual)
+    ]
     said: list[str] = []
     if weighed:
         usual = label(str(weighed[0][0].usual))
@@ -248,20 +251,17 @@ def _sure(found: Difference) -> str:
 
 def _stopped(of: GeneratorVotes) -> tuple[VotedRow, VotedRow] | None:
     """The vote that stops at a level, of the usual estimator where there is one, and the whole."""
-    strategy = "majority" if of.usual is None else "weighted"
-    stopped = [
-        row
-        for row in of.rows
-        if row.voting.strategy == strategy
-        and row.voting.estimator == of.usual
-        and isinstance(row.voting.stop, float)
-    ]
-    whole = Voting(strategy, of.usual)
-    return (stopped[0], _row(of, whole)) if stopped else None
-
-
-def _row(of: GeneratorVotes, voting: Voting) -> VotedRow:
-    return next(row for row in of.rows if row.voting == voting)
+    rows = {row.voting: row for row in of.rows}
+    whole = Voting("majority" if of.usual is None else "weighted", of.usual)
+    stopped = next(
+        (
+            row
+            for voting, row in rows.items()
+            if voting.stop not in (None, SETTLED) and replace(voting, stop=None) == whole
+        ),
+        None,
+    )
+    return None if stopped is None else (stopped, rows[whole])
 
 
 def _percent(share: float) -> str:
