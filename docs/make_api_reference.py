@@ -33,6 +33,7 @@ SECTIONS = {
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),
         *("fit", "sweep", "Records"),
     ),
+    "Votes among samples": ("vote", "Vote"),
     "Runs": ("run", "Run", "import_files", "fit_family"),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
