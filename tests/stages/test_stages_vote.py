@@ -153,6 +153,15 @@ def test_only_what_is_asked_for_is_compared(tmp_path: Path) -> None:
         check_several(ballots(run), 4)
 
 
+def test_groups_are_in_the_order_of_the_config_and_may_differ_in_samples(tmp_path: Path) -> None:
+    rows = [replace(row, benchmark="arith-medium", problem="1") for row in samples(0.9, 0.8)]
+    rows += [replace(row, benchmark="arith-easy", problem="2") for row in samples(0.1, 0.2, 0.9)]
+    run = voted(tmp_path / "run", rows, ["0.5", "7", "7", "7", "0.5"])
+    votes = chosen_votes(ballots(run), strategy="best", samples=3)
+    assert [(v.benchmark, v.samples) for v in votes] == [("arith-easy", 3), ("arith-medium", 2)]
+    assert all(v.correct for v in votes)
+
+
 def test_one_sample_of_each_problem_is_nothing_to_choose_among(tmp_path: Path) -> None:
     rows = [*samples(0.9), *samples(0.8, problem="b")]
     run = voted(tmp_path / "run", rows, ["0.5", "7"])

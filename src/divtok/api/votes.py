@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -21,7 +21,7 @@ from divtok.decide.votes import (
     samples_of,
 )
 from divtok.errors import DataError, UsageError
-from divtok.evaluate.metrics import Floats
+from divtok.evaluate.metrics import Floats, Ints
 from divtok.evaluate.votes import NO_ANSWER
 from divtok.grade.grader import DEFAULT_GRADER
 from divtok.grade.same_answers import SameAnswers
@@ -86,15 +86,7 @@ def vote(
     problems: dict[str, list[int]] = {}
     for place, name in enumerate(ids):
         problems.setdefault(name, []).append(place)
-    size = np.array([len(places) for places in problems.values()], dtype=np.int64)
-    answer = np.full((len(size), int(size.max(initial=1))), NO_ANSWER, dtype=np.int64)
-    confidence = np.full(answer.shape, np.nan)
-    with ExitStack() as stack:
-        same = SameAnswers(stack)
-        for row, places in enumerate(problems.values()):
-            numbers = same.numbers(grader, [texts[place] for place in places])
-            answer[row, : len(places)] = [NO_ANSWER if n is None else n for n in numbers]
-            confidence[row, : len(places)] = values[places]
+    answer, confidence, size = _in_rows(texts, values, list(problems.values()), grader)
     there = np.arange(answer.shape[1]) < size[:, None]
     seen = crowd_of(np.nonzero(there)[0], answer[there])
     crowd = Crowd(seen.alike if alike is None else alike, seen.rate if rate is None else rate)
@@ -103,9 +95,24 @@ def vote(
         for name, places in problems.items()
     }
     taken = samples_of(answer, confidence, size, crowd)
-    most = None if samples is None else min(samples, answer.shape[1])
-    found = vote_on(candidates, taken, way, most=most, stop=stop)
+    found = vote_on(candidates, taken, way, most=samples, stop=stop)
     return Records(Vote, found, shown=VOTE_FIELDS)
+
+
+def _in_rows(
+    texts: Sequence[str | None], values: Floats, problems: Sequence[Sequence[int]], grader: str
+) -> tuple[Ints, Floats, Ints]:
+    """[P, N] numbers of answers and confidences of each problem's samples, and [P] how many."""
+    size = np.array([len(places) for places in problems], dtype=np.int64)
+    answer = np.full((len(size), int(size.max(initial=1))), NO_ANSWER, dtype=np.int64)
+    confidence = np.full(answer.shape, np.nan)
+    with ExitStack() as stack:
+        same = SameAnswers(stack)
+        for row, places in enumerate(problems):
+            numbers = same.numbers(grader, [texts[place] for place in places])
+            answer[row, : len(places)] = [NO_ANSWER if n is None else n for n in numbers]
+            confidence[row, : len(places)] = values[list(places)]
+    return answer, confidence, size
 
 
 def _answer(given: object) -> str | None:

@@ -123,9 +123,8 @@ class Tally:
     `chosen` is an answer's number, negative where there is none yet. `confidence` is the vote's
     own chance of being right, 0 without an answer: by the model above, of a majority with the
     crowd's rate as everyone's confidence, of `best` that of the response. It is NaN where that is
-    not known. `lead` is by how much
-    the chosen answer is ahead of any other, and `reach` by how much one more sample may change
-    that.
+    not known. `lead` is by how much the chosen answer is ahead of any other, and `reach` by how
+    much one more sample may change that.
     """
 
     chosen: Ints
@@ -140,6 +139,7 @@ class Tally:
         `settled`: until no further sample can change the answer. A number: until then, or until the
         vote's confidence reaches it.
         """
+        samples = min(samples, self.chosen.shape[1])
         last = np.minimum(self.size, samples)
         if stop is None:
             return last

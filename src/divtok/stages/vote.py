@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from divtok.records import Verdict
 from divtok.report.part import Part
 from divtok.report.votes import votes_part
 from divtok.score.registry import ESTIMATORS
-from divtok.stages.evaluate import Graded, Results, graded
+from divtok.stages.evaluate import Graded, Results, graded, group_place
 from divtok.stages.export import write_file
 from divtok.stages.rows import Column
 from divtok.stages.token_costs import token_cost
@@ -73,7 +74,7 @@ def ballots_of(run: Run, config: RunConfig) -> list[Ballot]:
             problems.setdefault(response.problem_id, []).append(response)
     return [
         _ballot(group, list(problems.values()), texts, numbers, grades, values, lengths)
-        for group, problems in members.items()
+        for group, problems in sorted(members.items(), key=partial(group_place, config))
     ]
 
 
@@ -196,24 +197,6 @@ def votes_part_of(run: Run, config: RunConfig, found: Results) -> Part | None:
     return votes_part(votes) if votes else None
 
 
-def _check_estimator(name: str | None, there: Sequence[str]) -> None:
-    if name not in there:
-        raise UsageError(
-            "There are no confidences to choose by."
-            if name is None
-            else f"There are no confidences of '{name}' for every response.",
-            next_step=f"Those of this run: {', '.join(there)}."
-            if there
-            else "Take the majority, or score the run first: divtok score RUN",
-        )
-
-
-def _in_all(voters: Sequence[Voters]) -> list[str]:
-    """The estimators that every benchmark has."""
-    first, *others = (v.confidence for v in voters)
-    return [name for name in first if all(name in other for other in others)]
-
-
 def chosen_votes(
     ballots: Sequence[Ballot],
     *,
@@ -226,7 +209,7 @@ def chosen_votes(
 
     By default votes are weighted by the usual estimator, where there are confidences.
     """
-    there = estimators_of(ballots)
+    there = _in_all([ballot.voters for ballot in ballots])
     name = usual_estimator(there) if estimator is None else estimator
     way = checked_strategy(strategy or ("majority" if name is None else "weighted"))
     if way != "majority":
@@ -242,11 +225,6 @@ def chosen_votes(
         where = {"benchmark": ballot.voters.benchmark, "generator": ballot.generator}
         found += [replace(vote, **where) for vote in votes]
     return found
-
-
-def estimators_of(ballots: Sequence[Ballot]) -> list[str]:
-    """Those with confidences on every benchmark of every generator."""
-    return _in_all([b.voters for b in ballots])
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -265,6 +243,26 @@ COLUMNS: tuple[Column, ...] = (
 
 def write_votes(votes: Sequence[Vote], out: Path) -> None:
     """As CSV, JSON lines or Parquet, by the ending of the name."""
-    rows = [{column.name: getattr(vote, column.name) for column in COLUMNS} for vote in votes]
-    cells = [row | {"keys": list(row["keys"])} for row in rows]
-    write_file(out, COLUMNS, [cells])
+    rows = [
+        {column.name: getattr(vote, column.name) for column in COLUMNS} | {"keys": list(vote.keys)}
+        for vote in votes
+    ]
+    write_file(out, COLUMNS, [rows])
+
+
+def _check_estimator(name: str | None, there: Sequence[str]) -> None:
+    if name not in there:
+        raise UsageError(
+            "There are no confidences to choose by."
+            if name is None
+            else f"There are no confidences of '{name}' for every response.",
+            next_step=f"Those of this run: {', '.join(there)}."
+            if there
+            else "Take the majority, or score the run first: divtok score RUN",
+        )
+
+
+def _in_all(voters: Sequence[Voters]) -> list[str]:
+    """The estimators that every benchmark has."""
+    first, *others = (v.confidence for v in voters)
+    return [name for name in first if all(name in other for other in others)]
