@@ -35,6 +35,7 @@ SECTIONS = {
         *("aurc", "coverage_at", "risk_coverage", "RiskCoverage"),
         *("fit", "sweep", "Records"),
     ),
+    "Votes among samples": ("vote", "Vote"),
     "Runs": ("run", "Run", "import_files", "fit_family"),
     "Decisions": (
         *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),

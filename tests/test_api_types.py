@@ -67,6 +67,8 @@ def many(pair: divtok.Pair) -> None:
     area: float = divtok.aurc(again, [True, None])
     print(curve.at(0.1), area, divtok.coverage_at([0.5], [True], risk=0.01))
     print(divtok.fit(found, [True, False]).theta)
+    votes: divtok.Records[divtok.Vote] = divtok.vote(["1", 2, None], again, ["a"] * 3, stop=0.9)
+    print(votes[0].answer, votes[0].keys, divtok.vote(["1", "2"], stop="settled")[0].samples)
     for row in divtok.sweep(found, [True, False], n=(5, 10)):
         print(row.estimator, row.value, None if row.best is None else row.best.theta)
 
@@ -79,6 +81,7 @@ def runs() -> None:
     print(trace.jsd_bits, run.path.name, run.config["family"], run.evaluate()[0].auroc)
     table: pl.DataFrame = run.trajectories.join(run.grades, on="key")
     print(table, run.sweep(n=[5]).to_polars(), run.fit().theta, run.report(), run.verify().sound)
+    print(run.votes(strategy="best", estimator="nsl", samples=2)[0].correct)
     run.gather({"score.estimators": ["trace"]})
     print(run.score(pair=("p", "q"), theta=0.4), run.failures)
     step: divtok.SuspectStep = run.suspect_steps("key")[0]

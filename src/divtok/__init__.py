@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from divtok.api.selective import aurc, coverage_at, risk_coverage
     from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
+    from divtok.api.votes import vote
+    from divtok.decide.chosen import Vote
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
     from divtok.distilling.facts import Distilled
@@ -87,6 +89,7 @@ _HOME = {
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
+    "Vote": "divtok.decide.chosen",
     "aconfidences": "divtok.api.batch",
     "aurc": "divtok.api.selective",
     "auroc": "divtok.api.figures",
@@ -118,6 +121,7 @@ _HOME = {
     "save_policy": "divtok.api.deciding",
     "suspect_steps": "divtok.api.suspects",
     "sweep": "divtok.api.figures",
+    "vote": "divtok.api.votes",
 }
 
 __all__ = [
@@ -145,6 +149,7 @@ __all__ = [
     "Trace",
     "Trajectory",
     "Verdict",
+    "Vote",
     "aconfidences",
     "aurc",
     "auroc",
@@ -176,6 +181,7 @@ __all__ = [
     "save_policy",
     "suspect_steps",
     "sweep",
+    "vote",
 ]
 
 # Functions that share their name with the folder of their code.

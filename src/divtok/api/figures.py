@@ -241,9 +241,11 @@ def _column(name: str, values: Values) -> ScoreColumn:
         low = [None if bounds is None else bounds[0] for bounds in values.bounds]
         return ScoreColumn(name, values.values, values.params, low=low)
     return ScoreColumn(name, _numbers(values))
+        return ScoreColumn(name, values.values, values.params)
+    return ScoreColumn(name, numbers_of(values))
 
 
-def _numbers(given: Iterable[float | None]) -> list[float | None]:
+def numbers_of(given: Iterable[float | None]) -> list[float | None]:
     values = [None if is_missing(value) else _number(value) for value in given]
     return [None if is_missing(value) else value for value in values]
 
@@ -288,7 +290,7 @@ def usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
     """The rows that have a value and a decided outcome, [N] each."""
     if isinstance(confidences, Confidences):
         confidences = confidences.values
-    values = ScoreColumn("confidence", _numbers(confidences)).array()
+    values = ScoreColumn("confidence", numbers_of(confidences)).array()
     verdicts = [_verdict(outcome) for outcome in correct]
     known_verdicts(verdicts)
     if len(values) != len(verdicts):

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from divtok.api.figures import FIGURES
 from divtok.api.tables import Records, Shown
+from divtok.api.votes import VOTE_FIELDS
 from divtok.config.run import RunConfig
 from divtok.config.shortcuts import spelled_out
 from divtok.config.tree import override_texts
+from divtok.decide.chosen import Vote
+from divtok.decide.votes import Stop, Strategy
 from divtok.errors import NothingScoredError, StoreError, UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.fit_any import AnyFit
@@ -263,6 +266,28 @@ class Run(Shown):
 
         report(self._run, self._config())
         return self._run.report / "README.md"
+
+    def votes(
+        self,
+        *,
+        strategy: Strategy | None = None,
+        estimator: str | None = None,
+        samples: int | None = None,
+        stop: Stop = None,
+    ) -> Records[Vote]:
+        """`divtok vote`: one answer for each problem of each generator; words as in `divtok.vote`.
+
+        Votes are weighted by `estimator`, by default dtc_weighted, or dtc_lin without it. How often
+        each way to vote is right is in the tables `votes*` of the report.
+        """
+        from divtok.stages.vote import ballots_of, check_several, chosen_votes
+
+        ballots = ballots_of(self._run, self._config())
+        check_several(ballots, samples)
+        found = chosen_votes(
+            ballots, strategy=strategy, estimator=estimator, samples=samples, stop=stop
+        )
+        return Records(Vote, found, shown=VOTE_FIELDS)
 
     def rows(self, *, tokens: bool = True) -> pl.DataFrame:
         """`divtok export` as a frame: a row for each response, with all that is known of it.

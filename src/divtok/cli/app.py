@@ -29,6 +29,7 @@ from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
 from divtok.cli.verify import verify
+from divtok.cli.vote import vote
 from divtok.screen import put
 
 app = Verbs(
@@ -51,6 +52,7 @@ app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
 app.command("decide")(decide)
 app.command("cascade")(cascade)
+app.command("vote")(vote)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

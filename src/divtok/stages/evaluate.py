@@ -201,7 +201,7 @@ def _groups(
     members: dict[Group, list[Response]] = {}
     for response in responses.values():
         members.setdefault(response.group, []).append(response)
-    members = dict(sorted(members.items(), key=partial(_group_place, config)))
+    members = dict(sorted(members.items(), key=partial(group_place, config)))
     kept = {
         group: [r for r in rows if not r.failed and not grades[r.key].missing]
         for group, rows in members.items()
@@ -235,7 +235,7 @@ def _groups(
     return groups, left_out
 
 
-def _group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, int]:
+def group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, int]:
     """In the order of the config, however the run has grown; what it does not name comes last."""
     (benchmark, generator), _ = item
     orders = (config.generators or (), config.benchmarks or ())

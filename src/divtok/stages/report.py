@@ -15,6 +15,7 @@ from divtok.stages.cascade import cascade_in
 from divtok.stages.evaluate import Results, protocol_of, results_of
 from divtok.stages.mistakes import mistakes_report
 from divtok.stages.report_age import note_report
+from divtok.stages.vote import votes_part_of
 from divtok.store.run import Run
 
 
@@ -50,6 +51,7 @@ def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
         lambda _run, _config, found: selective_part(found.groups),
     ]
     makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [mistakes_report]
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [votes_part_of]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
 
