@@ -27,7 +27,6 @@ SECTIONS = {
     "Confidences": (
         *("load_pair", "confidence", "confidences", "aconfidences", "load_server_pair"),
         *("Result", "Tokens", "Token", "Confidences", "Pair", "ServerPair"),
-        *("suspect_steps", "SuspectStep"),
     ),
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (
@@ -35,11 +34,10 @@ SECTIONS = {
         *("aurc", "coverage_at", "risk_coverage", "RiskCoverage"),
         *("fit", "sweep", "Records"),
     ),
-    "Votes among samples": ("vote", "Vote"),
     "Runs": ("run", "Run", "import_files", "fit_family"),
     "Decisions": (
         *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
-        *("cascade", "Cascade"),
+        *("vote", "Vote", "cascade", "Cascade", "suspect_steps", "SuspectStep"),
     ),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),

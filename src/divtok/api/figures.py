@@ -240,8 +240,6 @@ def _column(name: str, values: Values) -> ScoreColumn:
     if isinstance(values, Confidences):
         low = [None if bounds is None else bounds[0] for bounds in values.bounds]
         return ScoreColumn(name, values.values, values.params, low=low)
-    return ScoreColumn(name, _numbers(values))
-        return ScoreColumn(name, values.values, values.params)
     return ScoreColumn(name, numbers_of(values))
 
 

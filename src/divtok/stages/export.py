@@ -56,28 +56,7 @@ def export(
             f"The run {run.path} has no responses.",
             next_step="Make some with 'divtok generate', or bring some with 'divtok import'.",
         )
-    write_rows(rows.columns, rows.batches(), out, kind, put=put)
-    return len(rows)
-
-
-def write_rows(
-    columns: Sequence[Column],
-    batches: Iterable[list[Cells]],
-    out: Path | None,
-    kind: Format,
-    *,
-    put: Put = lambda _: None,
-) -> None:
-    """Write rows with these columns to `out`, or `put` them piece by piece where it is None."""
     with destination(out, put) as write:
-        if kind is Format.PARQUET:
-            _write_parquet(columns, batches, write)
-            return None
-        line = csv_line if kind is Format.CSV else _json_line
-        if kind is Format.CSV:
-            write(csv_row([column.name for column in columns]).encode())
-        for batch in batches:
-            write("".join(line(columns, row) for row in batch).encode())
         _write_rows(kind, rows.columns, rows.batches(), write)
     return len(rows)
 

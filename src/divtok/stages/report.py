@@ -46,18 +46,14 @@ def report(
 def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     """What the report says beyond calibration, in the order of its page; each where it can be."""
     makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [
-        _decisions,
-        _cascade,
         lambda _run, _config, found: selective_part(found.groups),
+        lambda _run, _config, found: decisions_part(found.groups),
+        votes_part_of,
+        _cascade,
+        mistakes_report,
     ]
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [mistakes_report]
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [votes_part_of]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
-
-
-def _decisions(run: Run, config: RunConfig, found: Results) -> Part | None:
-    return decisions_part(found.groups)
 
 
 def _cascade(run: Run, config: RunConfig, found: Results) -> Part | None:
