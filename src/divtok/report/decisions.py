@@ -129,7 +129,9 @@ def _best(of: Mapping[str, Offer | None]) -> Offer | None:
 def _drawn(
     generator: str, offer: Offer, answers: Answers, labels: Mapping[str, str] | None
 ) -> Drawn:
-    points = risk_points(answers.confidence, answers.correct, answers.problem, delta=DELTA)
+    points = risk_points(
+        answers.confidence, answers.correct, answers.problem, risk=offer.promise.risk, delta=DELTA
+    )
     x = tuple(100 * point.coverage for point in points)
     risk, name = offer.promise.risk, label(offer.estimator, labels)
     lines = (
