@@ -14,7 +14,7 @@ from divtok.api.figures import Outcomes, Values, group_of
 from divtok.config.made_with import divtok_version
 from divtok.decide import policy_file
 from divtok.decide.offer import Offer, answers_of, offer_of, policy_of
-from divtok.decide.policy import Below, Policy
+from divtok.decide.policy import Below, Policy, check_below
 from divtok.stages.policies import find_policy
 
 
@@ -46,6 +46,7 @@ def decide(
         >>> offer.promise.threshold, round(offer.floor, 3), offer.coverage
         (0.9, 0.333, 0.6)
     """
+    check_below(below, to)
     group = group_of(confidences, correct, problem_ids, truncated=truncated)
     given = confidences.estimator if isinstance(confidences, Confidences) else None
     name = given or group.columns[0].estimator

@@ -165,9 +165,9 @@ def _percents(values: Iterable[float]) -> tuple[float, ...]:
 
 def _short(best: Mapping[str, Offer | None], labels: Mapping[str, str] | None) -> tuple[str, ...]:
     lines = [
-        f"Of {generator}'s answers {_percent(o.coverage)} can be accepted with at most "
-        f"{_percent(o.promise.risk)} of them wrong, with chance {_percent(1 - DELTA)}: "
-        f"{label(o.estimator, labels)} accepts most."
+        f"Of {generator}'s answers {label(o.estimator, labels)} accepts most, "
+        f"{_percent(o.coverage)}: had it been chosen beforehand, at most "
+        f"{_percent(o.promise.risk)} of them are wrong, with chance {_percent(1 - DELTA)}."
         if o.coverage is not None
         else f"Of {generator}'s answers none can be accepted with a promise of at most "
         f"{_percent(o.promise.risk)} wrong."
