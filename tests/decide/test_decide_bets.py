@@ -12,17 +12,25 @@ from divtok.decide.bets import chance_of_bets, fewest_problems, highest_share_by
 
 STAKES = (0.4, 0.6, 0.8)
 
+Outcomes = list[tuple[tuple[float, float], float]]
+
 # What a problem of two samples can be: the shares accepted and wrong, with a chance each.
-ALIKE = [((1, 1), 0.1), ((1, 0), 0.4), ((0, 0), 0.5)]
-MIXED = [((1, 0.5), 0.1), ((1, 0), 0.3), ((0.5, 0.5), 0.05), ((0.5, 0), 0.35), ((0, 0), 0.2)]
+ALIKE: Outcomes = [((1, 1), 0.1), ((1, 0), 0.4), ((0, 0), 0.5)]
+MIXED: Outcomes = [
+    ((1, 0.5), 0.1),
+    ((1, 0), 0.3),
+    ((0.5, 0.5), 0.05),
+    ((0.5, 0), 0.35),
+    ((0, 0), 0.2),
+]
 
 
-def risk_of(outcomes: list[tuple[tuple[float, float], float]]) -> float:
+def risk_of(outcomes: Outcomes) -> float:
     accepted = sum(chance * a for (a, _), chance in outcomes)
     return sum(chance * w for (_, w), chance in outcomes) / accepted
 
 
-def every_case(outcomes: list[tuple[tuple[float, float], float]], problems: int):
+def every_case(outcomes: Outcomes, problems: int):
     """Shares accepted [P], shares wrong [P], and the chance, of all that can happen."""
     for case in product(outcomes, repeat=problems):
         shares = np.array([shares for shares, _ in case], dtype=np.float64)
@@ -40,7 +48,7 @@ def capital(accepted: np.ndarray, wrong: np.ndarray, risk: float) -> float:
 
 @pytest.mark.parametrize("outcomes", [ALIKE, MIXED])
 @pytest.mark.parametrize("problems", [1, 3, 5])
-def test_nobody_gains_on_average_where_the_risk_is_as_high(outcomes: list, problems: int):
+def test_nobody_gains_on_average_where_the_risk_is_as_high(outcomes: Outcomes, problems: int):
     risk = risk_of(outcomes)
     cases = list(every_case(outcomes, problems))
     assert sum(chance for *_, chance in cases) == pytest.approx(1)
@@ -51,7 +59,7 @@ def test_nobody_gains_on_average_where_the_risk_is_as_high(outcomes: list, probl
 
 
 @pytest.mark.parametrize("outcomes", [ALIKE, MIXED])
-def test_a_small_chance_is_as_rare_as_it_says(outcomes: list):
+def test_a_small_chance_is_as_rare_as_it_says(outcomes: Outcomes):
     risk, cases = risk_of(outcomes), list(every_case(outcomes, 6))
     found = [(chance_of_bets(a, w, risk), chance) for a, w, chance in cases]
     for level in (0.05, 0.1, 0.2, 0.3, 0.5, 0.9):

@@ -116,7 +116,7 @@ DIFFERENCES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "said"), DIFFERENCES)
 def test_a_policy_is_refused_for_anything_else(change: dict[str, Any], said: str):
-    with pytest.raises(UsageError, match="^The policy was made for ") as refused:
+    with pytest.raises(UsageError, match=r"^The policy was made for ") as refused:
         check_policy(policy(), replace(SCORED, **change))
     assert said in refused.value.what
     assert "divtok decide RUN --risk 0.05" in str(refused.value.next_step)

@@ -76,7 +76,7 @@ def test_another_version_of_the_format_is_named(tmp_path: Path):
 )
 def test_fields_of_another_kind_are_refused(tmp_path: Path, changes: dict[str, Any]):
     path = written(tmp_path / "policy.json", **changes)
-    with pytest.raises(DataError, match="policy.json cannot be read: ") as refused:
+    with pytest.raises(DataError, match=r"policy\.json cannot be read: ") as refused:
         load_policy(path)
     assert "divtok decide" in str(refused.value.next_step)
 

@@ -86,7 +86,9 @@ def test_one_problem_promises_nothing_about_others():
 def test_shares_out_of_range_are_refused(name: str, share: float):
     rows = one_each([0.5] * 10, [True] * 10)
     with pytest.raises(UsageError, match=f"{name} must be between 0 and 1"):
-        promised_threshold(*rows, **{"risk": 0.05, "delta": 0.1, name: share})
+        if name == "risk":
+            promised_threshold(*rows, risk=share)
+        promised_threshold(*rows, risk=0.05, delta=share)
 
 
 @pytest.mark.parametrize("values", [[], [np.nan] * 5])
@@ -142,8 +144,8 @@ def test_copies_of_a_sample_are_no_evidence():
     rng = np.random.default_rng(3)
     values, right = rng.random(80), rng.random(80) < 0.97
     one = promised_threshold(values, right, np.arange(80), risk=0.1)
-    copies = [np.repeat(array, 16) for array in (values, right, np.arange(80))]
-    many = promised_threshold(*copies, risk=0.1)
+    problems = np.repeat(np.arange(80), 16)
+    many = promised_threshold(np.repeat(values, 16), np.repeat(right, 16), problems, risk=0.1)
     assert many.test == "binomial"
     assert many.threshold == one.threshold
 
@@ -158,7 +160,7 @@ def test_a_lower_risk_is_never_promised_of_more():
 
 @pytest.mark.parametrize("risks", [(0.3,) * 6, (0.3, 0.3, 0.35, 0.4, 0.5, 0.6)])
 def test_a_promise_is_broken_in_delta_at_most_by_every_case(risks: tuple[float, ...]):
-    """Six responses whose risks only rise, none of them below 0.29: all outcomes, by enumeration."""
+    """Six responses whose risks only rise from 0.3 on: all outcomes, by enumeration."""
     values, broken, delta = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], 0.0, 0.35
     for right in product([True, False], repeat=6):
         chance = prod(1 - risk if r else risk for r, risk in zip(right, risks, strict=True))

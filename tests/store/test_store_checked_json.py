@@ -50,7 +50,7 @@ def test_the_order_of_fields_is_no_content(tmp_path: Path):
 def test_anything_else_is_an_error_that_says_so(tmp_path: Path, text: str, said: str):
     path = tmp_path / "thing.json"
     path.write_text(text)
-    with pytest.raises(DataError, match="The thing .*thing.json cannot be read") as refused:
+    with pytest.raises(DataError, match=r"The thing .*thing\.json cannot be read") as refused:
         FILE.read(path)
     assert said in refused.value.what
     assert refused.value.next_step == "Make a thing."
