@@ -86,9 +86,9 @@ def test_one_problem_promises_nothing_about_others():
 def test_shares_out_of_range_are_refused(name: str, share: float):
     rows = one_each([0.5] * 10, [True] * 10)
     with pytest.raises(UsageError, match=f"{name} must be between 0 and 1"):
-        if name == "risk":
-            promised_threshold(*rows, risk=share)
-        promised_threshold(*rows, risk=0.05, delta=share)
+        promised_threshold(
+            *rows, risk=share if name == "risk" else 0.05, delta=share if name == "delta" else 0.1
+        )
 
 
 @pytest.mark.parametrize("values", [[], [np.nan] * 5])
