@@ -32,7 +32,7 @@ from divtok.section import Section
 class SpeculativeSection(Section):
     """The section generate.speculative of a config."""
 
-    k: Annotated[int, Field(ge=1, le=32)] = 4  # tokens that are drafted in a round
+    k: Annotated[int, Field(ge=0, le=32)] = 4  # tokens that are drafted in a round; 0: none
 
 
 def _auxiliary(setup: EngineSetup) -> EngineSetup:
@@ -82,12 +82,13 @@ def _open(setup: EngineSetup) -> Generator[Write]:
 def _identity(setups: Sequence[EngineSetup]) -> dict[str, object]:
     """The auxiliary and the length of a draft change no distribution, but which draws are made."""
     drafting = {setup.model: _auxiliary(setup) for setup in setups}
-    of_drafting = {model: weights_identity([setup]) for model, setup in drafting.items()}
+    known = weights_identity(list(drafting.values()))
     return {
         "engine": "speculative",
         **weights_identity(setups),
-        "auxiliaries": of_drafting,
-        "k": {setup.model: setup.options.k for setup in setups},
+        "trace.auxiliary": {model: setup.model for model, setup in drafting.items()},
+        "auxiliaries": known,
+        "generate.speculative.k": {setup.model: setup.options.k for setup in setups},
     }
 
 

@@ -28,13 +28,15 @@ def settle(drafted: Tensor, q: Tensor, p: Tensor, numbers: Tensor) -> tuple[Tens
     of_q = q.gather(-1, at)[..., 0].double()
     stays = numbers[:, :most] * of_q < of_p  # never where one of them is NaN
     kept = stays.long().cumprod(dim=1).sum(dim=1)
-    wanted = p[rows, kept].double()
-    # Where all stay nothing was drafted for the last place.
-    had = torch.where((kept < most)[:, None], q[rows, kept.clamp(max=most - 1)].double(), 0.0)
-    more = (wanted - had).clamp(min=0.0)
+    more = wanted = p[rows, kept].double()
+    if most:
+        had = q[rows, kept.clamp(max=most - 1)].double()
+        # Where all stay nothing was drafted for the last place.
+        more = (wanted - had.where((kept < most)[:, None], 0.0)).clamp(min=0.0)
     total = more.sum(dim=-1)
     # Nothing left is rounding: the two are then the same distribution.
     last = draw(torch.where((total > 0)[:, None], more, wanted), numbers[:, most])
     last = last.where(~total.isnan(), -1)
-    tokens = torch.cat([drafted, drafted[:, :1]], dim=1).scatter(1, kept[:, None], last[:, None])
-    return tokens, kept + 1
+    tokens = drafted.new_empty(count, most + 1)
+    tokens[:, :most] = drafted
+    return tokens.scatter(1, kept[:, None], last[:, None]), kept + 1

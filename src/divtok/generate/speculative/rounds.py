@@ -34,7 +34,8 @@ class Spoken:
 class _Draft:
     """K tokens of each row [B, K], and what they were drawn from.
 
-    `states` [B, K, D] are the auxiliary's, and `given` [B, K + 1, V] the tokens before each.
+    `states` [B, K, D] are the auxiliary's, at least one of a row, and `given` [B, K + 1, V] says
+    which tokens a row has before each.
     """
 
     tokens: Tensor
@@ -110,10 +111,12 @@ class _Batch:
         """
         import torch
 
-        behind = torch.tensor(self._behind, device=self._device)
-        first = torch.where(behind > 0, self._before, self._last)
-        # A row that lacks one token reads another behind it, which does not count.
-        states = self._auxiliary.read(torch.stack([first, self._last], dim=1))
+        block, behind = self._last[:, None], torch.tensor(self._behind, device=self._device)
+        if any(self._behind):
+            # A row that lacks one token reads another behind it, which does not count.
+            first = torch.where(behind > 0, self._before, self._last)
+            block = torch.stack([first, self._last], dim=1)
+        states = self._auxiliary.read(block)
         if self._owed is not None and self._recorder is not None:
             owed = self._owed
             self._recorder.add(owed.rows, owed.tokens, owed.states, states[owed.places, 0])
@@ -130,7 +133,10 @@ class _Batch:
         return states
 
     def draft(self, states: Tensor) -> _Draft:
-        """The next tokens of all rows by the auxiliary, from its states [B, D] behind them."""
+        """The next tokens of all rows by the auxiliary, from its states [B, D] behind them.
+
+        Without drafts these are the states that predict the one token of the round.
+        """
         import torch
 
         chances, (count, wide) = self._chances, states.shape
@@ -138,10 +144,10 @@ class _Batch:
         numbers = chances.numbers()
         tokens = torch.empty(count, most, dtype=torch.long, device=self._device)
         q = torch.empty(count, most, width, device=self._device)
-        kept = states.new_empty(count, most, wide)
+        kept = states.new_empty(count, max(1, most), wide)
+        kept[:, 0] = states
         before = None if given is None else given.new_empty(count, most + 1, width)
         for place in range(most):
-            kept[:, place] = states
             logits = self._auxiliary.head.logits(states).to(self._device)
             q[:, place] = chances.distributions(logits, given)
             tokens[:, place] = drawn = draw(q[:, place], numbers[:, place])
@@ -149,7 +155,7 @@ class _Batch:
                 before[:, place] = given
                 given = given.scatter(1, drawn[:, None], 1.0)
             if place + 1 < most:
-                states = self._auxiliary.read(drawn[:, None])[:, 0]
+                kept[:, place + 1] = states = self._auxiliary.read(drawn[:, None])[:, 0]
                 self._auxiliary.advance(self._of_live([1] * count))
         if given is not None and before is not None:
             before[:, most] = given
@@ -168,7 +174,7 @@ class _Batch:
         tokens, counts = settle(draft.tokens, draft.q, p, draft.numbers)
         last = tokens.gather(1, counts[:, None] - 1)
         # An ended row that is carried along may be no distribution any more, and has token -1.
-        self._last, self._before = last[:, 0].clamp(min=0), draft.tokens[:, -1]
+        self._last, self._before = last[:, 0].clamp(min=0), block[:, -1]
         if draft.given is not None:
             rows = torch.arange(count, device=self._device)
             given = draft.given[rows, counts - 1]
@@ -178,13 +184,17 @@ class _Batch:
         written = [row[1 : 1 + row[0]] for row in numbers]
         self._generator.advance(self._of_live([len(tokens) for tokens in written]))
         # It has read all drafted tokens but the last, and forgets those that did not stay.
-        self._auxiliary.advance(self._of_live([min(len(t), most) - most for t in written]))
-        self._behind = [int(len(tokens) > most) for tokens in written]
+        read = draft.states.shape[1]
+        self._auxiliary.advance(self._of_live([min(len(t), read) - read for t in written]))
+        self._behind = [int(len(tokens) > read) for tokens in written]
         self._hand_out(written, states, draft.states)
 
     def _hand_out(self, written: list[list[int]], states_p: Tensor, states_q: Tensor) -> None:
-        """Give the rows their tokens, up to their ends; `states` [B, K (+ 1), D] predict them."""
-        most = states_q.shape[1]
+        """Give the rows their tokens, up to their ends.
+
+        The generator's states [B, K + 1, D] predict all of them, the auxiliary's those it has read.
+        """
+        read = states_q.shape[1]
         now: list[tuple[int, int, int, int]] = []  # place, position, row, token
         for place, row in enumerate(self._at):
             if row is None:
@@ -200,8 +210,8 @@ class _Batch:
                     break
         if self._recorder is None:
             return
-        drafted = [each for each in now if each[1] < most]
-        on_top = [each for each in now if each[1] == most]
+        drafted = [each for each in now if each[1] < read]
+        on_top = [each for each in now if each[1] == read]
         if drafted:
             places, positions, rows, tokens = map(list, zip(*drafted, strict=True))
             self._recorder.add(
@@ -209,7 +219,7 @@ class _Batch:
             )
         if on_top:
             places, _, rows, tokens = map(list, zip(*on_top, strict=True))
-            self._owed = _Owed(places, rows, tokens, states_p[places, most])
+            self._owed = _Owed(places, rows, tokens, states_p[places, read])
 
     def _of_live(self, by: Sequence[int]) -> list[int]:
         return [0 if row is None else n for row, n in zip(self._at, by, strict=True)]

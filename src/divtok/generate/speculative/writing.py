@@ -127,6 +127,13 @@ def make_pair(
     pair = Pair(make_reader(generator), make_reader(auxiliary))
     for loaded in (generator, auxiliary):
         check_blocks(loaded)
+    if generator.device != auxiliary.device:
+        raise ModelError(
+            f"The generator '{generator.name}' takes its tokens on {generator.device}, and its "
+            f"auxiliary '{auxiliary.name}' on {auxiliary.device}.",
+            next_step="Put both on one device (generate.device), or use "
+            "generate.engine=transformers.",
+        )
     if generator.tokenizer_width > pair.q.head.width:
         raise ModelError(
             f"The generator '{generator.name}' has {generator.tokenizer_width} tokens, and the "
