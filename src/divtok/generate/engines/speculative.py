@@ -87,7 +87,8 @@ def _identity(setups: Sequence[EngineSetup]) -> dict[str, object]:
         "engine": "speculative",
         **weights_identity(setups),
         "trace.auxiliary": {model: setup.model for model, setup in drafting.items()},
-        "auxiliaries": known,
+        "auxiliary_dtype": known["dtype"],
+        "auxiliary_files": known["models"],
         "generate.speculative.k": {setup.model: setup.options.k for setup in setups},
     }
 

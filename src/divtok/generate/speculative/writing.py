@@ -24,7 +24,7 @@ from divtok.trace.pair import Pair
 from divtok.trace.reader import make_reader
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SpeculativePair:
     """Two loaded models that were checked to fit together; see `make_pair`.
 
