@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from flash_samples import plain_flash
 from generate_samples import jobs, small_model
 from speculative_samples import FakeModel
 
 from divtok.errors import ConfigError, ModelError
+from divtok.generate import rows
 from divtok.generate.decoding import Ask, decode
 from divtok.generate.engine import ENGINES, EngineSetup
 from divtok.generate.engines.speculative import SpeculativeSection
@@ -23,6 +25,7 @@ from divtok.generate.speculative.rounds import write_in_rounds
 from divtok.generate.speculative.writing import SpeculativePair, make_pair
 from divtok.generate.steps import Row
 from divtok.models.load import LoadedModel, load_model
+from divtok.packed import attention
 from divtok.problems.benchmark import load_benchmark
 from divtok.records import PER_TOKEN_FIELDS, Sampling
 
@@ -139,6 +142,28 @@ def test_rows_leave_and_ended_rows_may_be_carried_along(
     assert set(checked) <= {7, 2, 1}
 
 
+def test_as_on_a_gpu_by_flash_attention_and_with_results_that_are_overwritten(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorded step gives its result in one place, which the next replay writes over."""
+    pair, asks = random_pair("Gemma3Text", tokenizer), asks_of(LIMITS, seed=7)
+    expected = written(pair, asks, OPEN)
+    usual = Blocks._next
+    places: dict[Any, torch.Tensor] = {}
+
+    def replayed(blocks: Blocks, tokens: torch.Tensor) -> torch.Tensor:
+        found = usual(blocks, tokens)
+        key = (blocks._model, tokens.shape)
+        return places.setdefault(key, torch.empty_like(found)).copy_(found)
+
+    monkeypatch.setattr(Blocks, "_next", replayed)
+    for place in (rows, attention):
+        monkeypatch.setattr(place, "flash_takes", lambda query, value: True)
+        monkeypatch.setattr(place, "flash", plain_flash)
+    assert written(pair, asks, OPEN) == expected
+    assert len(places) > 6
+
+
 @pytest.fixture(scope="module")
 def tiny() -> SpeculativePair:
     generator, auxiliary = (load_model(name, device="cpu") for name in (TINY, AUXILIARY))
@@ -158,13 +183,13 @@ def test_the_embedded_models_write_and_trace_in_one_go(k: int, tiny: Speculative
         replace(GREEDY, max_length=400),
         replace(OPEN, temperature=1.3, max_length=110),  # ends within a round
     ):
-        rows = pair.generate_batch(tiny_jobs(sampling))
-        asks = [Ask(t.key, t.prompt_ids, sampling.max_length - len(t.prompt_ids)) for t, _ in rows]
+        made = pair.generate_batch(tiny_jobs(sampling))
+        asks = [Ask(t.key, t.prompt_ids, sampling.max_length - len(t.prompt_ids)) for t, _ in made]
         if sampling.temperature == 0 or k == 0:
-            assert [list(t.token_ids) for t, _ in rows] == plain(pair, asks, sampling)
-        ends |= {t.finish_reason for t, _ in rows}
+            assert [list(t.token_ids) for t, _ in made] == plain(pair, asks, sampling)
+        ends |= {t.finish_reason for t, _ in made}
         for (trajectory, trace), read in zip(
-            rows, pair.pair.trace_batch([t for t, _ in rows]), strict=True
+            made, pair.pair.trace_batch([t for t, _ in made]), strict=True
         ):
             assert trace is not None
             assert len(trace) == len(trajectory.token_ids)
@@ -202,12 +227,12 @@ def test_what_is_recorded_is_about_the_shared_tokens_and_in_their_order() -> Non
     tables = [rng.normal(size=(5, 5, width)) for width in (8, 6)]
     models = [FakeModel(table) for table in tables]
     recorder = Recorder(models[0].head, models[1].head, vocab_size=6)
-    rows = [Row(number, (number % 5, 2), 3 + number % 7) for number in range(40)]
+    asked = [Row(number, (number % 5, 2), 3 + number % 7) for number in range(40)]
     chances = Chances(
-        [f"k{row.number}" for row in rows], OPEN, width=5, drafts=2, device=torch.device("cpu")
+        [f"k{row.number}" for row in asked], OPEN, width=5, drafts=2, device=torch.device("cpu")
     )
-    spoken = write_in_rounds(*models, rows, chances, end_ids={0}, recorder=recorder)
-    for row, said, columns in zip(rows, spoken, recorder.columns(len(rows)), strict=True):
+    spoken = write_in_rounds(*models, asked, chances, end_ids={0}, recorder=recorder)
+    for row, said, columns in zip(asked, spoken, recorder.columns(len(asked)), strict=True):
         for name, table in zip("pq", tables, strict=True):
             logprobs = []
             for place, token in enumerate(said.token_ids):
