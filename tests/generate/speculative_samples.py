@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
+from divtok.generate.speculative.blocks import Move
 from divtok.packed.parts import Head
 from divtok.records import Sampling
 
@@ -49,8 +50,9 @@ class FakeModel:
         state = self._store.gather(1, at - 1) * wide + tokens
         return torch.nn.functional.one_hot(state, wide * wide).double()
 
-    def advance(self, by: Sequence[int]) -> None:
-        self._lengths = self._lengths + torch.tensor(by)
+    def advance(self, move: Move) -> None:
+        assert move.there.tolist() == move.by
+        self._lengths = self._lengths + move.there
 
     def should_close_up(self, live: int) -> bool:
         return self.closes

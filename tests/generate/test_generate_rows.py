@@ -129,10 +129,10 @@ def test_several_tokens_of_each_row_and_some_taken_back(
             for row, pair in zip(known.rows, zip(k, v, strict=True), strict=True):
                 row.append(pair)
             torch.testing.assert_close(ours, known.attend(q, window), atol=1e-12, rtol=1e-12)
-        for row in range(rows.count):  # the first row keeps all, the last one none of them
-            left = tokens * row // 2
-            known.rows[row] = known.rows[row][: len(known.rows[row]) - left]
-        rows.set_lengths([len(row) for row in known.rows])
+        kept = [tokens - tokens * row // 2 for row in range(rows.count)]  # all, some, none
+        for row, more in enumerate(kept):
+            known.rows[row] = known.rows[row][: len(known.rows[row]) - tokens + more]
+        rows.move(torch.tensor(kept), [len(row) for row in known.rows])
         assert rows.positions.tolist() == [len(row) for row in known.rows]
     assert rows.positions.data_ptr() == place, "a recorded step finds it there"
 

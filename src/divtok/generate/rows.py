@@ -102,11 +102,12 @@ class Rows:
         self.positions += self._growth
         self._longest += 1
 
-    def set_lengths(self, lengths: Sequence[int]) -> None:
-        """So much of each row counts from here on, of what layers have seen of it."""
-        import torch
+    def move(self, by: Tensor, lengths: Sequence[int]) -> None:
+        """So many more tokens count, fewer where negative, so that the rows are so long from here.
 
-        self.positions.copy_(torch.tensor(lengths))
+        Both are asked for so that neither the device nor Python waits for the other.
+        """
+        self.positions += by
         self._longest, self._even = max(lengths), len(set(lengths)) == 1
 
     def stop(self, places: Sequence[int]) -> None:

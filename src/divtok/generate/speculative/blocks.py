@@ -6,6 +6,7 @@ Knows nothing of drafts: it is told how much of each row counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from divtok.errors import ModelError
@@ -29,6 +30,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """How many tokens each row moves on by, here and on the device: see `moves`."""
+
+    by: list[int]
+    there: Tensor  # the same, [B]
+
+
+def moves(device: torch.device, *by: list[int]) -> list[Move]:
+    """Several moves of the same rows, sent to the device at once: it is waited for here."""
+    import torch
+
+    sent = torch.tensor(by, device=device)
+    return [Move(here, there) for here, there in zip(by, sent, strict=True)]
+
+
 class Model(Protocol):
     """One of the two models of a batch of rows, each of which has its place."""
 
@@ -49,7 +66,7 @@ class Model(Protocol):
         """
         ...
 
-    def advance(self, by: Sequence[int]) -> None:
+    def advance(self, move: Move) -> None:
         """So many more tokens of each row count from here on; fewer where negative."""
         ...
 
@@ -77,7 +94,7 @@ class Blocks:
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> None:
         _, self._rows = read_prompts(self._decoder, prompts, self.device)
         self._lengths = [len(prompt) for prompt in prompts]
-        self.advance([-1] * len(prompts))
+        self.advance(*moves(self.device, [-1] * len(prompts)))
 
     def read(self, tokens: Tensor) -> Tensor:
         count, block = tokens.shape
@@ -89,9 +106,9 @@ class Blocks:
                 self._steps[block] = Recorded(self._next, self._model, self.device)
         return self._steps[block](tokens).unflatten(0, (count, block))
 
-    def advance(self, by: Sequence[int]) -> None:
-        self._lengths = [length + more for length, more in zip(self._lengths, by, strict=True)]
-        self._rows.set_lengths(self._lengths)
+    def advance(self, move: Move) -> None:
+        self._lengths = [old + more for old, more in zip(self._lengths, move.by, strict=True)]
+        self._rows.move(move.there, self._lengths)
 
     def should_close_up(self, live: int) -> bool:
         return closing_pays(self.device, live, self._rows.count)
@@ -143,7 +160,7 @@ def _why_not(loaded: LoadedModel) -> str | None:
             for start in range(PROMPT - 1, shortest - 2, 2):
                 states = blocks.read(rows[:, start : start + 3])[:, :2]
                 found.append(blocks.head.logits(states.flatten(0, 1)).unflatten(0, (-1, 2)))
-                blocks.advance([2] * len(rows))
+                blocks.advance(*moves(loaded.device, [2] * len(rows)))
     except (*CANNOT, ModelError) as error:
         if is_out_of_memory(error):
             raise

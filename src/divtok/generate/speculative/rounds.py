@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from divtok.errors import ModelError
 from divtok.generate.speculative.acceptance import settle
-from divtok.generate.speculative.blocks import Model
+from divtok.generate.speculative.blocks import Model, moves
 from divtok.generate.speculative.chances import Chances, draw
 from divtok.generate.speculative.recorder import Recorder
 from divtok.generate.steps import Row, closed_up
@@ -49,7 +49,7 @@ class _Draft:
 class _Owed:
     """Tokens that came on top of a whole draft: the auxiliary has not read up to them yet."""
 
-    places: list[int]
+    places: Tensor
     rows: list[int]
     tokens: list[int]
     states: Tensor  # the generator's, [N, D]
@@ -97,8 +97,10 @@ class _Batch:
             model.begin(prompts)
         self._last = torch.tensor([prompt[-1] for prompt in prompts], device=self._device)
         self._before = self._last  # the token before it, where the auxiliary lacks that, too
-        self._behind = [0] * len(rows)  # 1 where it does
         self._owed: _Owed | None = None
+        none, one = [0] * len(rows), [1] * len(rows)
+        # Where it does, what the auxiliary reads then, and what it moves on by at each step.
+        self._behind, self._catching_up, self._step = moves(self._device, none, one, one)
 
     @property
     def goes_on(self) -> bool:
@@ -111,8 +113,8 @@ class _Batch:
         """
         import torch
 
-        block, behind = self._last[:, None], torch.tensor(self._behind, device=self._device)
-        if any(self._behind):
+        block, behind = self._last[:, None], self._behind.there
+        if any(self._behind.by):
             # A row that lacks one token reads another behind it, which does not count.
             first = torch.where(behind > 0, self._before, self._last)
             block = torch.stack([first, self._last], dim=1)
@@ -121,7 +123,7 @@ class _Batch:
             owed = self._owed
             self._recorder.add(owed.rows, owed.tokens, owed.states, states[owed.places, 0])
         self._owed = None
-        self._auxiliary.advance(self._of_live([1 + more for more in self._behind]))
+        self._auxiliary.advance(self._catching_up)
         states = states[torch.arange(len(behind), device=self._device), behind]
         live = [place for place, row in enumerate(self._at) if row is not None]
         if not live:
@@ -156,7 +158,7 @@ class _Batch:
                 given = given.scatter(1, drawn[:, None], 1.0)
             if place + 1 < most:
                 kept[:, place + 1] = states = self._auxiliary.read(drawn[:, None])[:, 0]
-                self._auxiliary.advance(self._of_live([1] * count))
+                self._auxiliary.advance(self._step)
         if given is not None and before is not None:
             before[:, most] = given
         return _Draft(tokens, q, kept, before, numbers[:, most:])
@@ -182,18 +184,25 @@ class _Batch:
         # The one moment of a round at which Python waits for the device.
         numbers = torch.cat([counts[:, None], tokens], dim=1).tolist()
         written = [row[1 : 1 + row[0]] for row in numbers]
-        self._generator.advance(self._of_live([len(tokens) for tokens in written]))
-        # It has read all drafted tokens but the last, and forgets those that did not stay.
         read = draft.states.shape[1]
-        self._auxiliary.advance(self._of_live([min(len(t), read) - read for t in written]))
-        self._behind = [int(len(tokens) > read) for tokens in written]
+        forth = self._of_live([len(tokens) for tokens in written])
+        # It has read all drafted tokens but the last, and forgets those that did not stay.
+        back = self._of_live([min(len(tokens), read) - read for tokens in written])
         self._hand_out(written, states, draft.states)
+        behind = [int(len(tokens) > read) for tokens in written]
+        up, step = self._of_live([1 + more for more in behind]), self._of_live([1] * count)
+        both = moves(self._device, forth, back, behind, up, step)
+        self._generator.advance(both[0])
+        self._auxiliary.advance(both[1])
+        self._behind, self._catching_up, self._step = both[2:]
 
     def _hand_out(self, written: list[list[int]], states_p: Tensor, states_q: Tensor) -> None:
         """Give the rows their tokens, up to their ends.
 
         The generator's states [B, K + 1, D] predict all of them, the auxiliary's those it has read.
         """
+        import torch
+
         read = states_q.shape[1]
         now: list[tuple[int, int, int, int]] = []  # place, position, row, token
         for place, row in enumerate(self._at):
@@ -219,7 +228,8 @@ class _Batch:
             )
         if on_top:
             places, _, rows, tokens = map(list, zip(*on_top, strict=True))
-            self._owed = _Owed(places, rows, tokens, states_p[places, read])
+            at = torch.tensor(places, device=self._device)
+            self._owed = _Owed(at, rows, tokens, states_p[at, read])
 
     def _of_live(self, by: Sequence[int]) -> list[int]:
         return [0 if row is None else n for row, n in zip(self._at, by, strict=True)]
@@ -228,8 +238,8 @@ class _Batch:
         for each in (self._generator, self._auxiliary, self._chances):
             each.keep(places)
         self._at = [self._at[place] for place in places]
-        self._behind = [self._behind[place] for place in places]
         self._last, self._before = self._last[places], self._before[places]
+        (self._step,) = moves(self._device, [1] * len(places))  # all of them go on
 
 
 def _check(token: int) -> None:
