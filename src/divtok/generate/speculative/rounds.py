@@ -184,17 +184,9 @@ class _Batch:
         # The one moment of a round at which Python waits for the device.
         numbers = torch.cat([counts[:, None], tokens], dim=1).tolist()
         written = [row[1 : 1 + row[0]] for row in numbers]
-        read = draft.states.shape[1]
-        forth = self._of_live([len(tokens) for tokens in written])
-        # It has read all drafted tokens but the last, and forgets those that did not stay.
-        back = self._of_live([min(len(tokens), read) - read for tokens in written])
+        went_on = [row is not None for row in self._at]
         self._hand_out(written, states, draft.states)
-        behind = [int(len(tokens) > read) for tokens in written]
-        up, step = self._of_live([1 + more for more in behind]), self._of_live([1] * count)
-        both = moves(self._device, forth, back, behind, up, step)
-        self._generator.advance(both[0])
-        self._auxiliary.advance(both[1])
-        self._behind, self._catching_up, self._step = both[2:]
+        self._move_on([len(tokens) for tokens in written], draft.states.shape[1], went_on)
 
     def _hand_out(self, written: list[list[int]], states_p: Tensor, states_q: Tensor) -> None:
         """Give the rows their tokens, up to their ends.
@@ -231,8 +223,23 @@ class _Batch:
             at = torch.tensor(places, device=self._device)
             self._owed = _Owed(at, rows, tokens, states_p[at, read])
 
-    def _of_live(self, by: Sequence[int]) -> list[int]:
-        return [0 if row is None else n for row, n in zip(self._at, by, strict=True)]
+    def _move_on(self, counts: list[int], read: int, went_on: list[bool]) -> None:
+        """Let both models know what counts of this round, in the rows that were not ended before.
+
+        Of the `read` tokens that the auxiliary has read those that did not stay are taken back.
+        """
+        goes_on = [row is not None for row in self._at]
+        behind = [int(count > read) for count in counts]
+        forth, back, self._behind, self._catching_up, self._step = moves(
+            self._device,
+            [count * was for count, was in zip(counts, went_on, strict=True)],
+            [(min(n, read) - read) * was for n, was in zip(counts, went_on, strict=True)],
+            behind,
+            [(1 + more) * on for more, on in zip(behind, goes_on, strict=True)],
+            [int(on) for on in goes_on],
+        )
+        self._generator.advance(forth)
+        self._auxiliary.advance(back)
 
     def _keep(self, places: list[int]) -> None:
         for each in (self._generator, self._auxiliary, self._chances):
