@@ -20,7 +20,7 @@ from divtok.generate.threads import threads_for
 from divtok.models.load import LoadedModel
 from divtok.records import Sampling, Trace, Trajectory
 from divtok.trace.batches import row_of
-from divtok.trace.pair import Pair
+from divtok.trace.pair import Pair, trace_from
 from divtok.trace.reader import make_reader
 
 
@@ -102,7 +102,7 @@ class SpeculativePair:
         if trajectory.failed:
             return None
         names = [divergence.column for divergence in self.divergences]
-        return self.pair.trace_from(row_of(trajectory), read[trajectory.key], names)
+        return trace_from(self.pair, row_of(trajectory), read[trajectory.key], names)
 
     def _check_length(self, sampling: Sampling) -> None:
         """Refuse responses that the auxiliary could not read to their ends."""
