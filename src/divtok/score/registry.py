@@ -21,6 +21,7 @@ from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import UsageError
 from divtok.records import PER_TOKEN_FIELDS, Scalar, Trace
 from divtok.registry import Registry
+from divtok.score.tokens import Sums
 
 EstimatorFunction = Callable[..., float]
 RatedSum = Callable[..., float]
@@ -60,7 +61,8 @@ class Estimator:
     they are shown for reference. `base_rate` is the share of right answers that its numbers were
     set for, None where for none in particular. `rate_of` gives the sum that its parameter `rate`
     is of, from a trace and its other parameters: the value is exp(-rate * sum), and a rate can be
-    fitted.
+    fitted. `sums` gives the same values as the function does, from sums over tokens; None where
+    none are declared.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Estimator:
     learned: Learned | None = field(default=None, repr=False)
     base_rate: float | None = None
     rate_of: RatedSum | None = field(default=None, repr=False)
+    sums: Sums | None = field(default=None, repr=False)
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -140,13 +143,15 @@ def estimator(
     learned: Learned | None = None,
     base_rate: float | None = None,
     rate_of: RatedSum | None = None,
+    sums: Sums | None = None,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator.
 
     Its keyword-only arguments are its parameters: score.NAME=VALUE sets one for every estimator
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
     With `rate_of`, a function of the trace and the other parameters, the estimator is
-    exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate.
+    exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate. With `sums` its running
+    confidence is computed at once for all tokens, and the report says how early it tells.
 
     Example:
         >>> import divtok
@@ -183,6 +188,7 @@ def estimator(
             learned=learned,
             base_rate=base_rate,
             rate_of=rate_of,
+            sums=sums,
         )
         ESTIMATORS.add(name, spec)
         return function
