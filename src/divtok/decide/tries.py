@@ -7,7 +7,7 @@ tokens. Knows arrays of one generator's responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,8 @@ class StopAndTry:
     Up to `tries` samples of a problem are begun, until one is accepted; the last is written to its
     end and taken as it is. `than_first` compares with taking the first sample, `than_majority` with
     the most frequent answer of as many samples as cost the same tokens; None where answers were not
-    compared, or no number of samples costs as much.
+    compared, or no number of samples costs as much. Without stopping, the same answers would take
+    `tokens_to_end`; a single sample takes `tokens_of_one`.
     """
 
     generator: str
@@ -52,7 +53,8 @@ class StopAndTry:
     spent: Spent
     than_first: Compared
     than_majority: Compared | None
-    tokens_of_first: float  # of a single sample
+    tokens_to_end: float
+    tokens_of_one: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,39 @@ def samples_of(written: Written) -> Ints:
     return starts[:, None] + np.arange(min(int(size.min()), MOST_SAMPLES))
 
 
+def try_again(
+    generator: str,
+    estimator: str,
+    written: Written,
+    until: Ints,
+    others: Mapping[int, Each],
+    *,
+    threshold: float,
+    tries: int,
+    risk: float | None = None,
+) -> StopAndTry:
+    """What a threshold comes to; `until` [N] is what `tokens_until` says, `others` the majorities.
+
+    The first sample is one try.
+    """
+    rows, benchmark = samples_of(written), written.benchmark
+    first = stop_and_try(written, rows, until, 1)
+    each = stop_and_try(written, rows, until, tries)
+    to_end = stop_and_try(written, rows, np.where(until > 0, written.length, 0), tries)
+    return StopAndTry(
+        generator=generator,
+        estimator=estimator,
+        threshold=threshold,
+        risk=risk,
+        tries=tries,
+        spent=each.spent(benchmark),
+        than_first=compared(each, first, benchmark),
+        than_majority=at_equal_tokens(each, list(others.values()), benchmark),
+        tokens_to_end=float(to_end.tokens.mean()),
+        tokens_of_one=float(first.tokens.mean()),
+    )
+
+
 def stop_and_try(written: Written, rows: Ints, until: Ints, tries: int) -> Each:
     """The mean over all orders of a problem's samples [P, S], in closed form.
 
@@ -114,13 +149,14 @@ def stop_and_try(written: Written, rows: Ints, until: Ints, tries: int) -> Each:
     return Each(right, tokens)
 
 
-def majorities(written: Written, rows: Ints) -> dict[int, Each]:
+def majorities(written: Written) -> dict[int, Each]:
     """By odd number of samples, the mean over runs of so many neighbours in a ring of all samples.
 
     Nothing where answers were not compared. A sample without an answer has no vote.
     """
     if written.answer is None:
         return {}
+    rows = samples_of(written)
     samples = rows.shape[1]
     length = written.length[rows].mean(axis=1)
     right = {n: np.zeros(len(rows)) for n in range(1, samples + 1, 2)}

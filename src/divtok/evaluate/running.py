@@ -67,10 +67,13 @@ class RunningFigures:
     share_right: float
 
 
+FINISHED = Place(share=1.0)
+
+
 def places(length: Ints) -> list[Place]:
-    """The shares, and every power of two that at least half of the responses go beyond."""
+    """The shares, and each power of two from 32 on that half of the responses go beyond."""
     longest = int(np.median(length)) if len(length) else 0
-    numbers = [2**power for power in range(4, longest.bit_length()) if 2**power < longest]
+    numbers = [2**power for power in range(5, longest.bit_length()) if 2**power < longest]
     return [*(Place(share=share) for share in SHARES), *(Place(tokens=n) for n in numbers)]
 
 

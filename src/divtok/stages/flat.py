@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,23 @@ from divtok.records import CountedTokens, FloatArray, leave_out
 from divtok.store.columns import ArrowColumn, ArrowTable
 
 SPAN_COLUMNS = ("answer_start", "answer_stop", "turn_end")
+_BLOCK = 2**25  # bytes: small shards are worked on together
+
+
+def blocks(tables: Iterable[ArrowTable]) -> Iterator[ArrowTable]:
+    """The same rows in fewer tables, where they are small."""
+    import pyarrow as pa
+
+    held: list[ArrowTable] = []
+    size = 0
+    for table in tables:
+        held.append(table)
+        size += table.nbytes
+        if size >= _BLOCK:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
 
 
 def flat_column(column: ArrowColumn) -> tuple[FloatArray, Ints]:

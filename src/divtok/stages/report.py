@@ -8,9 +8,11 @@ from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit
 from divtok.report.decisions import decisions_part
 from divtok.report.part import Part
+from divtok.report.running import running_part
 from divtok.report.write import write_report
 from divtok.stages.evaluate import Results, protocol_of, results_of
 from divtok.stages.report_age import note_report
+from divtok.stages.running import running_results
 from divtok.store.run import Run
 
 
@@ -40,10 +42,15 @@ def report(
 
 def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     """What the report says beyond calibration, in the order of its page; each where it can be."""
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [_decisions]
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [_decisions, _running]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
 
 
 def _decisions(run: Run, config: RunConfig, found: Results) -> Part | None:
     return decisions_part(found.groups)
+
+
+def _running(run: Run, config: RunConfig, found: Results) -> Part | None:
+    of = running_results(run, config, found.groups)
+    return running_part(of.figures, of.stops, of.tries, of.majorities)

@@ -16,32 +16,31 @@ from divtok.config.run import RunConfig
 from divtok.decide.early import SafeStop, Written, safe_stop, tokens_until
 from divtok.decide.offer import answers_of, offer_of
 from divtok.decide.tries import (
-    Each,
     Majority,
     StopAndTry,
-    at_equal_tokens,
-    compared,
     majorities,
     samples_of,
-    stop_and_try,
+    try_again,
 )
-from divtok.evaluate.metrics import EDGE_TOLERANCE, Floats, Ints
+from divtok.evaluate.metrics import EDGE_TOLERANCE, Bools, Floats, Ints
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.running import Place, RunningFigures, places, running_figures
+from divtok.evaluate.running import FINISHED, Place, RunningFigures, places, running_figures
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, by_generator
 from divtok.records import Scalar
-from divtok.score.registry import ESTIMATORS, Estimator, bind_parameters
+from divtok.score.registry import ESTIMATORS, Estimator
 from divtok.score.running import has_running, never_rises, totals_of, values_at
 from divtok.score.tokens import Sums, Tokens
 from divtok.stages.evaluate import protocol_of, results_of
-from divtok.stages.flat import SPAN_COLUMNS, counted_tokens, flat_column, tokens_in_turn
+from divtok.stages.flat import SPAN_COLUMNS, blocks, counted_tokens, flat_column, tokens_in_turn
 from divtok.store.columns import ArrowTable
 from divtok.store.run import Run
 
 THRESHOLDS = tuple(tenth / 10 for tenth in range(1, 10))
 RISKS = (0.05, 0.10)
 DELTA = 0.1
+NO_EXACT = "no trace is exact, and bounds on divergences are wide apart before the end"
+TRIES = 4  # samples of a problem that are begun at most
 Parameters = Mapping[str, Scalar]
 
 
@@ -49,7 +48,16 @@ Parameters = Mapping[str, Scalar]
 class RunningResults:
     """What a run's traces tell of confidences while responses are written.
 
-    `left_out` says of estimators why they are in no figure.
+    `left_out` says of estimators why they are in no figure, `reason` why there is none at all.
+
+    Example:
+        >>> import divtok
+        >>> run = divtok.run(family="tiny", limit=25, benchmarks=["arith-easy"], out="example")
+        >>> found = run.running()
+        >>> {stop.estimator for stop in found.stops} == {"dtc_lin", "dtc_weighted", "dtc_guarded"}
+        True
+        >>> [stop.saved < 1 for stop in found.stops if stop.threshold == 0.5][0]
+        True
     """
 
     figures: list[RunningFigures] = field(default_factory=list[RunningFigures])
@@ -57,6 +65,7 @@ class RunningResults:
     tries: list[StopAndTry] = field(default_factory=list[StopAndTry])
     majorities: list[Majority] = field(default_factory=list[Majority])
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,44 +101,50 @@ def running_results(
 ) -> RunningResults:
     """The same of its scored groups."""
     generators = by_generator(groups)
-    specs, left_out = _usable(groups)
+    usable, left_out = _usable(groups)
     risks = {
-        (generator, spec.name): _policies(of, spec.name)
+        (generator, name): _policies(of, name)
         for generator, of in generators.items()
-        for spec in specs
-        if never_rises(spec)
+        for name in usable
+        if never_rises(ESTIMATORS.get(name))
     }
-    asked = [_asked(spec, config, risks) for spec in specs]
+    asked = [_asked(ESTIMATORS.get(name), params, risks) for name, params in usable.items()]
     at = places(np.array([n for group in groups for n in group.length], dtype=np.int64))
     read = _read(run, config, generators, asked, at)
-    found = RunningResults(left_out=left_out)
+    reason = None if any(of.length.any() for of in read.values()) else NO_EXACT
+    found = RunningResults(left_out=left_out, reason=reason)
     protocol = protocol_of(config)
     for generator, of in read.items():
         if of.length.any():
             found.figures.extend(_figures(generator, of, asked, at, protocol))
-            _add_stops(found, generator, of, asked, risks)
+            _add_stops(found, generator, of, asked, at.index(FINISHED), risks)
     return found
 
 
-def _usable(groups: Sequence[ScoredGroup]) -> tuple[list[Estimator], dict[str, str]]:
-    """The estimators with a running value, and why others have none."""
+def _usable(groups: Sequence[ScoredGroup]) -> tuple[dict[str, Parameters], dict[str, str]]:
+    """estimator -> its parameters, of those with a running value; and why others have none."""
     columns: dict[str, list[ScoreColumn]] = {}
     for group in groups:
         for column in group.columns:
             if column.estimator in ESTIMATORS:
                 columns.setdefault(column.estimator, []).append(column)
-    found: list[Estimator] = []
+    found: dict[str, Parameters] = {}
     left_out: dict[str, str] = {}
     for name, of in columns.items():
         spec = ESTIMATORS.get(name)
+        own = [{n: c.params[n] for n in spec.parameters if n in c.params} for c in of]
         if not has_running(spec):
             left_out[name] = "it needs more than the trace so far"
         elif spec.sums is None:
             left_out[name] = "it declares no sums over tokens"
         elif any(c.prior is not None or "map" in c.params for c in of):
             left_out[name] = "its confidences are stated by a map or for a share of right answers"
+        elif any(params != own[0] for params in own):
+            left_out[name] = "its parameters differ from group to group"
+        elif own[0].keys() != spec.parameters.keys():
+            left_out[name] = "its parameters are not known"
         else:
-            found.append(spec)
+            found[name] = own[0]
     return found, left_out
 
 
@@ -147,10 +162,11 @@ def _policies(groups: Sequence[ScoredGroup], name: str) -> dict[float, float]:
 
 
 def _asked(
-    spec: Estimator, config: RunConfig, risks: Mapping[tuple[str, str], Mapping[float, float]]
+    spec: Estimator,
+    parameters: Parameters,
+    risks: Mapping[tuple[str, str], Mapping[float, float]],
 ) -> _Asked:
     assert spec.sums is not None
-    parameters = bind_parameters(spec, config.parameters_of(spec.name))
     thresholds: list[float] = []
     if never_rises(spec):
         thresholds = [*THRESHOLDS, *_floor(parameters)]
@@ -190,7 +206,7 @@ def _read(
         return found
     pairs = config.scored_pairs()
     names = ("key", "p", "q", "status", "exact", *SPAN_COLUMNS, *columns)
-    for table in run.traces.columns(names):
+    for table in blocks(run.traces.columns(names)):
         read = [table.column(name).to_pylist() for name in names[:5]]
         kept = [
             (row, *rows[key])
@@ -282,68 +298,65 @@ def _add_stops(
     generator: str,
     read: _Read,
     asked: Sequence[_Asked],
+    final: int,
     risks: Mapping[tuple[str, str], Mapping[float, float]],
 ) -> None:
-    """What stopping saves, and what trying again comes to, over all benchmarks."""
+    """What stopping saves, and what trying again comes to, over all benchmarks.
+
+    `final` is the place of the finished responses.
+    """
     there = read.length > 0
-    written = _written(read, there)
-    rows = samples_of(written)
-    several = rows.shape[1] > 1
-    by_number = majorities(written, rows) if several else {}
-    first = stop_and_try(written, rows, np.zeros(len(written.length), np.int64), 1)
+    written = _written(read.groups, read.length, there)
+    several = samples_of(written).shape[1] > 1
+    by_number = majorities(written) if several else {}
     found.majorities.extend(
         Majority(generator, n, each.spent(written.benchmark)) for n, each in by_number.items()
     )
     for one in asked:
         name, floor = one.spec.name, _floor(one.parameters)
-        final = read.values[name][_LAST][there]
         policies = risks.get((generator, name), {})
         for threshold in one.thresholds:
             if threshold not in (*THRESHOLDS, *floor, *policies):
-                continue  # another generator's
-            until = read.until[name, threshold][there]
-            risk = policies.get(threshold)
+                continue  # another generator's policy
+            until, risk = read.until[name, threshold][there], policies.get(threshold)
             found.stops.append(
                 safe_stop(
-                    generator, name, written, final, until,
-                    threshold=threshold, risk=risk, floor=threshold in floor,
+                    generator,
+                    name,
+                    written,
+                    read.values[name][final, there],
+                    until,
+                    threshold=threshold,
+                    risk=risk,
+                    floor=threshold in floor,
                 )
-            )  # fmt: skip
+            )
             if several and threshold not in floor:
-                found.tries.extend(
-                    _try(generator, name, written, rows, until, threshold, risk, tries, first,
-                         list(by_number.values()))
-                    for tries in (2, 4, rows.shape[1])
+                found.tries.append(
+                    try_again(
+                        generator,
+                        name,
+                        written,
+                        until,
+                        by_number,
+                        threshold=threshold,
+                        tries=TRIES,
+                        risk=risk,
+                    )
                 )
 
 
-def _try(generator, name, written, rows, until, threshold, risk, tries, first, others):
-    each = stop_and_try(written, rows, until, tries)
-    return StopAndTry(
-        generator=generator, estimator=name, threshold=threshold, risk=risk, tries=tries,
-        spent=each.spent(written.benchmark),
-        than_first=compared(each, first, written.benchmark),
-        than_majority=at_equal_tokens(each, others, written.benchmark),
-        tokens_of_first=float(first.tokens.mean()),
-    )
-
-
-_LAST = 3
-
-
-def _written(read: _Read, there) -> Written:
-    groups = read.groups
-    names = [(n, p) for n, group in enumerate(groups) for p in group.problem_id]
-    kept = [name for name, keep in zip(names, there, strict=True) if keep]
+def _written(groups: Sequence[ScoredGroup], length: Ints, there: Bools) -> Written:
+    """The responses that were read; one that was cut off is not right."""
     cut = np.array([c for group in groups for c in group.truncated], dtype=bool)
     correct = np.concatenate([group.correct() for group in groups]) & ~cut
-    answer = None
-    if all(group.answer is not None for group in groups):
-        answer = np.array([a for group in groups for a in group.answer or ()], dtype=np.int64)[there]
+    names = [(number, p) for number, group in enumerate(groups) for p in group.problem_id]
+    kept = [name for name, keep in zip(names, there, strict=True) if keep]
+    answers = [a for group in groups for a in group.answer or ()]
     return Written(
-        length=read.length[there],
+        length=length[there],
         correct=correct[there],
-        problem=problem_numbers([f"{n} {p}" for n, p in kept]),
-        benchmark=np.array([n for n, _ in dict.fromkeys(kept)], dtype=np.int64),
-        answer=answer,
+        problem=problem_numbers([f"{number} {p}" for number, p in kept]),
+        benchmark=np.array([number for number, _ in dict.fromkeys(kept)], dtype=np.int64),
+        answer=np.array(answers, dtype=np.int64)[there] if len(answers) == len(there) else None,
     )
