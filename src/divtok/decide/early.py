@@ -16,6 +16,9 @@ from divtok.evaluate.mean_interval import influence_interval
 from divtok.evaluate.metrics import EDGE_TOLERANCE, Bools, Floats, Ints
 from divtok.records import Interval
 
+# Those that are tried, whatever the confidences are.
+THRESHOLDS = tuple(tenth / 10 for tenth in range(1, 10))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
@@ -34,7 +37,8 @@ class Written:
 
     def summed(self, values: Floats | Ints | Bools) -> Floats:
         """[P] over the responses of each problem."""
-        return np.bincount(self.problem, weights=values, minlength=len(self.benchmark))
+        weights = values.astype(np.float64)
+        return np.bincount(self.problem, weights, len(self.benchmark)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ class Each:
     def spent(self, benchmark: Ints) -> Spent:
         accuracy = float(self.right.mean())
         influence = (self.right - accuracy) / len(self.right)
-        return Spent(accuracy, interval_of(accuracy, influence, benchmark), float(self.tokens.mean()))
+        return Spent(
+            accuracy, interval_of(accuracy, influence, benchmark), float(self.tokens.mean())
+        )
 
 
 MOST_SAMPLES = 32  # of a problem; majorities of more are no longer better
@@ -102,9 +104,10 @@ def try_again(
 ) -> StopAndTry:
     """What a threshold comes to; `until` [N] is what `tokens_until` says, `others` the majorities.
 
-    The first sample is one try.
+    No more are tried than there are. A single sample is one try.
     """
     rows, benchmark = samples_of(written), written.benchmark
+    tries = min(tries, rows.shape[1])
     first = stop_and_try(written, rows, until, 1)
     each = stop_and_try(written, rows, until, tries)
     to_end = stop_and_try(written, rows, np.where(until > 0, written.length, 0), tries)

@@ -135,7 +135,7 @@ def mean_auroc(benchmarks: Sequence[Rows]) -> tuple[float, Interval | None]:
         size = np.where(correct, correct.sum(), (~correct).sum())
         moved = np.bincount(problem, weights=(won - value) / size / len(benchmarks))
         values.append(value)
-        strata.append(moved[np.bincount(problem) > 0])
+        strata.append(moved[np.bincount(problem) > 0].astype(np.float64))
     mean = fmean(values)
     interval = influence_interval(mean, strata)
     if interval is not None:

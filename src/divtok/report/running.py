@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from divtok.decide.early import SafeStop
+from divtok.decide.early import THRESHOLDS, SafeStop
 from divtok.decide.tries import Majority, StopAndTry
 from divtok.evaluate.running import Place, RunningFigures
 from divtok.report.panels import LineSeries, Panel, PanelsDisplay
@@ -24,7 +24,7 @@ from divtok.report.tables import (
 Labels = Mapping[str, str] | None
 
 _ACROSS = 3  # panels of a figure, one for each generator
-_MAJORITIES = 5  # samples, the most that are drawn
+_MAJORITIES = 3  # samples, the most in the figure
 _HALF, _END = Place(share=0.5), Place(share=1.0)
 _SHOWN = (0.3, 0.5, 0.7, 0.9)  # thresholds in the table; all are in the figure
 _SAID = 0.5  # the threshold in the sentence
@@ -45,12 +45,17 @@ def running_part(
         tables["running-ece"] = _table(figures, "natural_ece", labels)
     if stops:
         tables["early-stopping"] = _stop_table(stops, tries, labels)
+    drawn = _running_figures(figures, labels)
+    drawn += _stop_figures(stops, tries, majorities, labels)
     return Part(
         about="`tables/running*.*`: how early each estimator tells right from wrong while a "
         "response is written. `tables/early-stopping.*`: what is saved by stopping a response "
         "that cannot be accepted any more, and by trying another one.",
         tables=tables,
-        figures=(*_running_figures(figures, labels), *_stop_figures(stops, tries, majorities, labels)),
+        figures=(
+            *_running_figures(figures, labels),
+            *_stop_figures(stops, tries, majorities, labels),
+        ),
         short=(*_half_way(figures, labels), *_saved(figures, stops, tries, labels)),
     )
 
@@ -179,7 +184,9 @@ def _running_figures(figures: Sequence[RunningFigures], labels: Labels) -> list[
     found: list[Drawn] = []
     for name, generators in _chunks(list(dict.fromkeys(one.generator for one in shares))):
         rows = tuple(
-            tuple(_running_panel(shares, generator, metric, names, labels) for generator in generators)
+            tuple(
+                _running_panel(shares, generator, metric, names, labels) for generator in generators
+            )
             for metric in ("auroc", "natural_ece")
         )
         about = "mean over benchmarks; bars: 95 % intervals by problem"
@@ -211,11 +218,8 @@ def _running_panel(
                 markers=True,
             )
         )
-    ticks = tuple((x, f"{x:g}") for x in sorted({x for line in lines for x in line.x}))
     title = "AUROC (%)" if metric == "auroc" else "ECE (%)"
-    return Panel(
-        generator, "written so far (% of the response's tokens)", title, tuple(lines), x_ticks=ticks
-    )
+    return Panel(generator, "part that is written (% of tokens)", title, tuple(lines))
 
 
 def _stop_figures(
@@ -233,8 +237,8 @@ def _stop_figures(
                 tuple(_tried_panel(tries, majorities, g, names, labels) for g in generators)
             )
         about = (
-            "above: stopped as soon as the threshold cannot be reached, no decision changes; "
-            "below: the next sample instead, a point for each threshold"
+            "above: stopped when the threshold is out of reach; below: the next sample instead, "
+            "a point for each threshold from 0.1 to 0.9"
         )
         display = PanelsDisplay("early-stopping", "Stopping early", tuple(rows), about)
         caption = "tokens saved by stopping early, and what trying again comes to"
@@ -247,14 +251,14 @@ def _saved_panel(
 ) -> Panel:
     lines: list[LineSeries] = []
     for number, name in enumerate(names):
-        of = [s for s in stops if (s.generator, s.estimator) == (generator, name) and not s.floor]
-        ones = sorted(of, key=lambda stop: stop.threshold)
+        ones = [s for s in stops if (s.generator, s.estimator) == (generator, name) and _plain(s)]
         lines.append(
             LineSeries(
                 label(name, labels),
                 tuple(stop.threshold for stop in ones),
                 tuple(100 * stop.saved for stop in ones),
                 number,
+                markers=True,
                 low=tuple(None if s.interval is None else 100 * s.interval.low for s in ones),
                 high=tuple(None if s.interval is None else 100 * s.interval.high for s in ones),
             )
@@ -271,8 +275,7 @@ def _tried_panel(
 ) -> Panel:
     lines: list[LineSeries] = []
     for number, name in enumerate(names):
-        of = [t for t in tries if (t.generator, t.estimator) == (generator, name)]
-        ones = sorted(of, key=lambda one: one.threshold)
+        ones = [t for t in tries if (t.generator, t.estimator) == (generator, name) and _plain(t)]
         lines.append(
             LineSeries(
                 label(name, labels),
@@ -287,7 +290,7 @@ def _tried_panel(
         one = plain[0].spent.tokens
         lines.append(
             LineSeries(
-                "most frequent answer of 1, 3 and 5 samples",
+                "one sample, and the most frequent answer of three",
                 tuple(m.spent.tokens / one for m in plain),
                 tuple(100 * m.spent.accuracy for m in plain),
                 len(names),
@@ -295,7 +298,12 @@ def _tried_panel(
                 markers=True,
             )
         )
-    return Panel(generator, "tokens, in samples of usual length", "right answers (%)", tuple(lines))
+    return Panel(generator, "tokens written, in single samples", "right answers (%)", tuple(lines))
+
+
+def _plain(one: SafeStop | StopAndTry) -> bool:
+    """Whether its threshold is one of the rising ones that are the same for all."""
+    return one.threshold in THRESHOLDS
 
 
 def _half_way(figures: Sequence[RunningFigures], labels: Labels) -> list[str]:
@@ -313,7 +321,9 @@ def _half_way(figures: Sequence[RunningFigures], labels: Labels) -> list[str]:
     ]
 
 
-def _best_half_way(figures: Sequence[RunningFigures], among: Sequence[str] | None = None) -> str | None:
+def _best_half_way(
+    figures: Sequence[RunningFigures], among: Sequence[str] | None = None
+) -> str | None:
     half: dict[str, list[float]] = {}
     for one in figures:
         if place_of(one) == _HALF and (among is None or one.estimator in among):

@@ -22,12 +22,24 @@ def _entropy(tokens: Tokens) -> tuple[Floats]:
     return (tokens.doubles("entropy_p"),)
 
 
+def _mean(length: Floats, total: Floats) -> Floats:
+    return total / length
+
+
+def _exp_of_mean(length: Floats, total: Floats) -> Floats:
+    return np.exp(total / length)
+
+
+def _one_less_mean(length: Floats, total: Floats) -> Floats:
+    return 1.0 - total / length
+
+
 @estimator(
     "nsl",
     needs=("logprob_p",),
     label="NSL",
     order=10,
-    sums=Sums(_logprob, lambda length, total: np.exp(total / length)),
+    sums=Sums(_logprob, _exp_of_mean),
 )
 def nsl(trace: Trace) -> float:
     """Length-normalised sequence likelihood: exp of the mean log-probability."""
@@ -39,7 +51,7 @@ def nsl(trace: Trace) -> float:
     needs=("logprob_p",),
     label="Mean prob.",
     order=20,
-    sums=Sums(_prob, lambda length, total: total / length),
+    sums=Sums(_prob, _mean),
 )
 def mean_prob(trace: Trace) -> float:
     """Mean probability of the response tokens (C_mean in the paper)."""
@@ -52,7 +64,7 @@ def mean_prob(trace: Trace) -> float:
     label="Entropy",
     order=30,
     bounded=False,
-    sums=Sums(_entropy, lambda length, total: 1.0 - total / length),
+    sums=Sums(_entropy, _one_less_mean),
 )
 def entropy(trace: Trace) -> float:
     """One minus the mean next-token entropy in nats; negative where that exceeds 1."""
