@@ -34,6 +34,7 @@ SECTIONS = {
         *("fit", "sweep", "Records"),
     ),
     "Runs": ("run", "Run", "import_files", "fit_family"),
+    "While a response is written": ("RunningResults", "acceptance", "Acceptance"),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
     "Records": (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.tables import Records
+    from divtok.decide.accepted import Acceptance, acceptance
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
     from divtok.distilling.facts import Distilled
@@ -52,12 +53,14 @@ if TYPE_CHECKING:
         Verdict,
     )
     from divtok.score.registry import estimator
+    from divtok.stages.running import RunningResults
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
     __version__: str
 
 _HOME = {
+    "Acceptance": "divtok.decide.accepted",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Decision": "divtok.decide.policy",
@@ -72,6 +75,7 @@ _HOME = {
     "Records": "divtok.api.tables",
     "Result": "divtok.api.result",
     "Run": "divtok.api.run",
+    "RunningResults": "divtok.stages.running",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "Token": "divtok.api.result",
@@ -79,6 +83,7 @@ _HOME = {
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
+    "acceptance": "divtok.decide.accepted",
     "aconfidences": "divtok.api.batch",
     "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
@@ -108,6 +113,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Acceptance",
     "Confidence",
     "Confidences",
     "Decision",
@@ -122,6 +128,7 @@ __all__ = [
     "Records",
     "Result",
     "Run",
+    "RunningResults",
     "Sampling",
     "ServerPair",
     "Token",
@@ -129,6 +136,7 @@ __all__ = [
     "Trace",
     "Trajectory",
     "Verdict",
+    "acceptance",
     "aconfidences",
     "auroc",
     "confidence",

@@ -25,14 +25,6 @@ def has_running(spec: Estimator) -> bool:
     return not spec.evidence and spec.learned is None
 
 
-def never_rises(spec: Estimator) -> bool:
-    """Whether a response's confidence can only fall while it grows.
-
-    Then the running value is an upper bound of the final one: below a threshold, it stays there.
-    """
-    return spec.sums is not None and spec.sums.never_rises
-
-
 def running_confidence(spec: Estimator, trace: Trace, parameters: Mapping[str, Scalar]) -> Floats:
     """[T] the estimator's value for the prefix that ends with each token.
 

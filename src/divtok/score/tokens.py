@@ -49,11 +49,7 @@ class Sums:
     `terms(tokens, **parameters)` gives what each token adds to each sum, [T] each; the terms of a
     token do not depend on other tokens. `value(length, *sums, **parameters)` gives the confidences
     of responses of so many tokens with these sums, [N] each.
-
-    `never_rises` says that one more token never gives a higher confidence, with any legal
-    parameters.
     """
 
     terms: Callable[..., tuple[npt.NDArray[Any], ...]]
     value: Callable[..., Floats]
-    never_rises: bool = False

@@ -20,7 +20,7 @@ from divtok.evaluate.running import FINISHED, Place, RunningFigures, places, run
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, by_generator
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import ESTIMATORS, Estimator
-from divtok.score.running import has_running, never_rises
+from divtok.score.running import has_running
 from divtok.stages.evaluate import protocol_of, results_of
 from divtok.stages.prefixes import Asked, Parameters, Prefixes, read_prefixes
 from divtok.store.run import Run
@@ -74,7 +74,7 @@ def running_results(run: Run, config: RunConfig, groups: Sequence[ScoredGroup]) 
         (generator, name): _policies(of, name)
         for generator, of in generators.items()
         for name in usable
-        if never_rises(ESTIMATORS.get(name))
+        if ESTIMATORS.get(name).never_rises
     }
     asked = [_asked(name, parameters, policies) for name, parameters in usable.items()]
     at = places(np.array([n for group in groups for n in group.length], dtype=np.int64))
@@ -152,7 +152,7 @@ def _asked(
 ) -> Asked:
     spec = ESTIMATORS.get(name)
     assert spec.sums is not None
-    if not never_rises(spec):
+    if not spec.never_rises:
         return Asked(spec, spec.sums, parameters)
     promised = [t for (_, of), found in policies.items() if of == name for t in found]
     thresholds = [*THRESHOLDS, *_floor(parameters), *promised]

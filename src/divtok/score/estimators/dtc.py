@@ -50,7 +50,8 @@ def _line(_: Floats, count: Floats, *, theta: float, n: float, a: float, b: floa
     label="DTC lin",
     order=180,
     base_rate=0.5,
-    sums=Sums(_divergent, _line, never_rises=True),
+    never_rises=True,
+    sums=Sums(_divergent, _line),
 )
 def dtc_lin(trace: Trace, *, theta: float, n: int = 10, a: float = 0.95, b: float = 0.05) -> float:
     """Count-linear confidence: a - (a - b) m / n, and b once m reaches n."""

@@ -49,13 +49,6 @@ def guarded_surprise(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.fl
     return _guarded(Tokens.of(trace), guard)
 
 
-def running_confidence(
-    trace: Trace, *, rate: float = 1.0, guard: float = GUARD
-) -> npt.NDArray[np.float64]:
-    """[T] dtc_guarded of the response up to and with each token: it never rises."""
-    return np.exp(-rate * np.cumsum(guarded_surprise(trace, guard=guard)))
-
-
 def guarded_sum(trace: Trace, *, guard: float = GUARD) -> float:
     """What the rate of dtc_guarded is of."""
     return float(guarded_surprise(trace, guard=guard).sum())
@@ -72,7 +65,8 @@ def _terms(tokens: Tokens, *, rate: float, guard: float) -> tuple[Floats]:
     order=197,
     ranges=_RANGES,
     rate_of=guarded_sum,
-    sums=Sums(_terms, decay, never_rises=True),
+    never_rises=True,
+    sums=Sums(_terms, decay),
 )
 def dtc_guarded(trace: Trace, *, rate: float = 1.0, guard: float = GUARD) -> float:
     """dtc_weighted, lowered by every token that neither of the two models would have written."""

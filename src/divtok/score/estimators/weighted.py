@@ -32,11 +32,6 @@ def weighted(
     return np.where(counted, bits.astype(np.float64) * surprise, 0.0)
 
 
-def running_confidence(trace: Trace, *, rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """[T] dtc_weighted of the response up to and with each token: it never rises."""
-    return np.exp(-rate * np.cumsum(weighted_surprise(trace)))
-
-
 def weighted_sum(trace: Trace) -> float:
     """What the rate of dtc_weighted is of."""
     return float(weighted_surprise(trace).sum())
@@ -58,7 +53,8 @@ def _terms(tokens: Tokens, *, rate: float) -> tuple[Floats]:
     order=195,
     ranges=RANGES,
     rate_of=weighted_sum,
-    sums=Sums(_terms, decay, never_rises=True),
+    never_rises=True,
+    sums=Sums(_terms, decay),
 )
 def dtc_weighted(trace: Trace, *, rate: float = 1.0) -> float:
     """Likelihood weighted by divergence: exp(-rate * sum of jsd_bits * -ln p), reasoning alone."""
