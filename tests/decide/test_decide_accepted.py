@@ -73,9 +73,7 @@ def test_unbiased_by_enumeration() -> None:
         p, q = (p1, q1) if token else (1 - p1, 1 - q1)
         tv = abs(p1 - q1)
         keep = min(1.0, p / q)
-        step(
-            (*text, token), chance * q * keep, variation + tv, drafted, accepted, draft, place + 1
-        )
+        step((*text, token), chance * q * keep, variation + tv, drafted, accepted, draft, place + 1)
         if keep < 1:  # of two tokens the other one is all that is left of the target
             # Drafts behind the rejection are drawn and thrown away: count this path once for them.
             rest = chance * q * (1 - keep) / 2 ** (1 - place)
@@ -118,11 +116,11 @@ def test_unbiased_and_within_its_error_by_simulation() -> None:
 
 def test_the_bounds_hold_for_any_two_distributions() -> None:
     rng = np.random.default_rng(1)
-    for p, q in zip(rng.dirichlet(np.ones(4), 500), rng.dirichlet(np.full(4, 0.2), 500), strict=True):
+    for p, q in zip(
+        rng.dirichlet(np.ones(4), 500), rng.dirichlet(np.full(4, 0.2), 500), strict=True
+    ):
         m = (p + q) / 2
-        jsd = sum(
-            float((x[x > 0] * np.log2(x[x > 0] / m[x > 0])).sum()) / 2 for x in (p, q)
-        )
+        jsd = sum(float((x[x > 0] * np.log2(x[x > 0] / m[x > 0])).sum()) / 2 for x in (p, q))
         variation = float(np.abs(p - q).sum() / 2)
         assert least_divergence(variation) - 1e-9 <= jsd <= variation + 1e-9
 

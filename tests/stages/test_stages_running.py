@@ -147,7 +147,7 @@ def test_bounds_only_are_left_out_with_a_reason(tmp_path: Path) -> None:
     found = running(scored(tmp_path / "run", served), CONFIG)
     assert (found.figures, found.stops, found.tries) == ((), (), ())
     assert found.reason is not None
-    assert "no trace is exact" in found.reason
+    assert "no response has an exact trace" in found.reason
 
 
 def test_confidences_that_are_stated_for_another_share_are_left_out(tmp_path: Path) -> None:

@@ -36,10 +36,12 @@ def running_part(
     tries: Sequence[StopAndTry],
     majorities: Sequence[Majority],
     labels: Labels = None,
-) -> Part | None:
-    """None where there is nothing to show."""
+    *,
+    reason: str | None = None,
+) -> Part:
+    """`reason` says why there is nothing to show."""
     if not stops and not figures:
-        return None
+        return Part(f"Confidence while a response is written: left out, {reason}.", {})
     tables = {"running": _table(figures, "auroc", labels)} if figures else {}
     if any(one.natural_ece is not None for one in figures):
         tables["running-ece"] = _table(figures, "natural_ece", labels)
@@ -135,7 +137,6 @@ def _stop_table(
                 )
             )
         )
-    most = max((t.tries for t in tries), default=0)
     caption = (
         "A response is stopped as soon as its confidence, which can only fall, is below the "
         "threshold: of all tokens so many need not be written, and what is accepted stays the "
@@ -144,8 +145,8 @@ def _stop_table(
     if tries:
         caption += (
             f" The other columns: instead of a stopped response the problem's next sample is "
-            f"begun, up to {most} in all, and the last is taken as it is. Right: answers of "
-            "problems; tokens: those written, of one sample's; then how much more often it is "
+            f"begun, up to {tries[0].tries} in all, and the last is taken as it is. Right: answers "
+            "of problems; tokens: those written, of one sample's; then how much more often it is "
             "right than one sample, and than the most frequent answer of as many samples as cost "
             "the same tokens (a mixture of two numbers of samples). Tokens that the auxiliary "
             "reads are not counted. Choose a threshold on other problems."

@@ -51,6 +51,6 @@ def _decisions(run: Run, config: RunConfig, found: Results) -> Part | None:
     return decisions_part(found.groups)
 
 
-def _running(run: Run, config: RunConfig, found: Results) -> Part | None:
+def _running(run: Run, config: RunConfig, found: Results) -> Part:
     of = running_results(run, config, found.groups)
-    return running_part(of.figures, of.stops, of.tries, of.majorities)
+    return running_part(of.figures, of.stops, of.tries, of.majorities, reason=of.reason)

@@ -28,7 +28,8 @@ from divtok.store.run import Run
 RISKS = (0.05, 0.10)
 DELTA = 0.1
 TRIES = 4  # samples of a problem that are begun at most
-NO_EXACT = "no trace is exact, and a running confidence is not known within bounds"
+NO_EXACT = "no response has an exact trace, and within bounds a running confidence is not known"
+NO_ESTIMATOR = "no estimator's confidences can be followed from token to token"
 
 # threshold -> the risk that is promised from it on
 Policies = Mapping[float, float]
@@ -80,7 +81,7 @@ def running_results(run: Run, config: RunConfig, groups: Sequence[ScoredGroup]) 
     at = places(np.array([n for group in groups for n in group.length], dtype=np.int64))
     read = read_prefixes(run, config, [g for of in generators.values() for g in of], asked, at)
     if not read.length.any():
-        return RunningResults(left_out=left_out, reason=NO_EXACT)
+        return RunningResults(left_out=left_out, reason=NO_EXACT if asked else NO_ESTIMATOR)
     figures: list[RunningFigures] = []
     stopped: list[_Stopped] = []
     start = 0
