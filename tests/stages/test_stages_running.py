@@ -82,7 +82,8 @@ def test_figures_are_those_of_each_traces_prefix(results: RunningResults) -> Non
     for (name, share, tokens), one in found.items():
         at = lengths > (tokens or 0)
         ends = np.full(len(ROWS), tokens) if tokens else np.ceil(share * lengths).astype(int)
-        prefixes = [values(name, t)[n - 1] for t, n, there in zip(TRACES, ends, at) if there]
+        cut = zip(TRACES, ends, at, strict=True)
+        prefixes = [values(name, trace)[end - 1] for trace, end, there in cut if there]
         assert one.n == at.sum()
         assert one.auroc == pytest.approx(auroc(np.array(prefixes), correct[at]))
 

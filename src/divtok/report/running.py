@@ -54,10 +54,7 @@ def running_part(
         "response is written. `tables/early-stopping.*`: what is saved by stopping a response "
         "that cannot be accepted any more, and by trying another one.",
         tables=tables,
-        figures=(
-            *_running_figures(figures, labels),
-            *_stop_figures(stops, tries, majorities, labels),
-        ),
+        figures=tuple(drawn),
         short=(*_half_way(figures, labels), *_saved(figures, stops, tries, labels)),
     )
 
