@@ -81,7 +81,7 @@ class Each:
         )
 
 
-MOST_SAMPLES = 32  # of a problem; majorities of more are no longer better
+MOST_SAMPLES = 32  # of a problem that are looked at: majorities take the cube of it
 
 
 def samples_of(written: Written) -> Ints:

@@ -22,7 +22,7 @@ from divtok.evaluate.protocol import FEWEST_RESPONSES, Protocol
 from divtok.records import Interval
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
-# Interval ends move by less than a tenth of their width beyond these.
+# Of an interval of ECE, which takes longest: more moved its ends by a tenth of its width.
 MOST_RESAMPLES = 200
 
 

@@ -18,7 +18,7 @@ from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.running import FINISHED, Place, RunningFigures, places, running_figures
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, by_generator
-from divtok.records import PER_TOKEN_FIELDS
+from divtok.records import PER_TOKEN_FIELDS, Reason
 from divtok.score.registry import ESTIMATORS, Estimator
 from divtok.score.running import has_running
 from divtok.stages.evaluate import protocol_of, results_of
@@ -28,8 +28,13 @@ from divtok.store.run import Run
 RISKS = (0.05, 0.10)
 DELTA = 0.1
 TRIES = 4  # samples of a problem that are begun at most
-NO_EXACT = "no response has an exact trace, and within bounds a running confidence is not known"
-NO_ESTIMATOR = "no estimator's confidences can be followed from token to token"
+NO_EXACT = Reason(
+    "not_exact",
+    "no response has an exact trace, and within bounds a running confidence is not known",
+)
+NO_ESTIMATOR = Reason(
+    "no_estimator", "no estimator's confidences can be followed from token to token"
+)
 
 # threshold -> the risk that is promised from it on
 Policies = Mapping[float, float]
@@ -59,7 +64,7 @@ class RunningResults:
     tries: Sequence[StopAndTry] = ()
     majorities: Sequence[Majority] = ()
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 def running(run: Run, config: RunConfig) -> RunningResults:
