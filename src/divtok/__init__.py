@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.api.votes import vote
+    from divtok.decide.accepted import Acceptance, acceptance
     from divtok.decide.chosen import Vote
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     )
     from divtok.score.registry import estimator
     from divtok.score.suspicion import SuspectStep
+    from divtok.stages.running import RunningResults
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Cascade": "divtok.api.cascade",
+    "Acceptance": "divtok.decide.accepted",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Decision": "divtok.decide.policy",
@@ -81,6 +84,7 @@ _HOME = {
     "Result": "divtok.api.result",
     "RiskCoverage": "divtok.evaluate.selective",
     "Run": "divtok.api.run",
+    "RunningResults": "divtok.stages.running",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "SuspectStep": "divtok.score.suspicion",
@@ -90,6 +94,7 @@ _HOME = {
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
     "Vote": "divtok.decide.chosen",
+    "acceptance": "divtok.decide.accepted",
     "aconfidences": "divtok.api.batch",
     "aurc": "divtok.api.selective",
     "auroc": "divtok.api.figures",
@@ -125,6 +130,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Acceptance",
     "Cascade",
     "Confidence",
     "Confidences",
@@ -141,6 +147,7 @@ __all__ = [
     "Result",
     "RiskCoverage",
     "Run",
+    "RunningResults",
     "Sampling",
     "ServerPair",
     "SuspectStep",
@@ -150,6 +157,7 @@ __all__ = [
     "Trajectory",
     "Verdict",
     "Vote",
+    "acceptance",
     "aconfidences",
     "aurc",
     "auroc",
