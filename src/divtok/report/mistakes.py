@@ -36,7 +36,7 @@ _WORDS: Mapping[str, str] = {
 }
 _DRAWN = (GUARDED, LEAST_LIKELY_STEP, FIRST_DIVERGENT, CHANCE)
 _ABOUT = (
-    "Where the mistake is: of wrong responses whose first wrong step is known, how often each way "
+    "`tables/mistakes.*`: of wrong responses whose first wrong step is known, how often each way "
     "of marking a step finds it. `divtok show RUN KEY --steps` lists the steps of a response, the "
     "most suspect first."
 )
