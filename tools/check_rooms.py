@@ -30,7 +30,8 @@ ORDER = """
     score
     importers grade
     distilling
-    trace generate
+    generate
+    trace
     packed
     problems families
     protocols endpoints models

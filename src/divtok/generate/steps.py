@@ -44,7 +44,7 @@ def write_in_steps(
     """What is written behind each row's prompt: to its limit, or to its end token with it."""
     writer = Writer(loaded)
     logits = writer.begin([row.prompt for row in rows])
-    with _small_steps(loaded.model):
+    with small_steps(loaded.model):
         return _write(writer, logits, rows, sampler, loaded.end_ids)
 
 
@@ -85,12 +85,18 @@ def _write(
 
 
 class Writer:
-    """The model on its way through a batch of rows."""
+    """The model on its way through a batch of rows.
+
+    Without its `head` it gives hidden states [B, D] wherever it would give logits.
+    """
 
     _rows: Rows  # there once the prompts are read
 
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._decoder, self._head = PackedDecoder(find_decoder(loaded)), find_head(loaded)
+    def __init__(self, loaded: LoadedModel, *, head: bool = True) -> None:
+        self._decoder = PackedDecoder(find_decoder(loaded))
+        self._output: Callable[[Tensor], Tensor] = _as_it_is
+        if head:
+            self._output = find_head(loaded).logits
         self._device = loaded.device
         self._step: Callable[[Tensor], Tensor] = self._next
         if loaded.device.type == "cuda" and loaded.model not in _unrecordable:
@@ -112,7 +118,7 @@ class Writer:
         )
         hidden = self._decoder(ids, positions, reading)
         self._rows = reading.rows()
-        return self._head.logits(hidden[last.to(hidden.device)]).to(self._device)
+        return self._output(hidden[last.to(hidden.device)]).to(self._device)
 
     def read(self, tokens: Tensor) -> Tensor:
         """The next token of every row, [B] -> logits behind it, [B, V]."""
@@ -124,7 +130,7 @@ class Writer:
 
     def _next(self, tokens: Tensor) -> Tensor:
         hidden = self._decoder(tokens, self._rows.positions, self._rows)
-        return self._head.logits(hidden).to(self._device)
+        return self._output(hidden).to(self._device)
 
     def should_close_up(self, live: int) -> bool:
         """Whether ended rows cost more than moving others into their places.
@@ -256,7 +262,7 @@ def _why_not(loaded: LoadedModel) -> str | None:
         writer = Writer(loaded)
         with torch.inference_mode():
             logits = [writer.begin([row[:PROMPT] for row in probe.rows])]
-            with _small_steps(loaded.model):
+            with small_steps(loaded.model):
                 for place in range(PROMPT, shortest):
                     tokens = torch.tensor([row[place] for row in probe.rows], device=loaded.device)
                     logits.append(writer.read(tokens).clone())  # the next step may use its place
@@ -270,9 +276,13 @@ def _why_not(loaded: LoadedModel) -> str | None:
     return None
 
 
-def _small_steps(model: Any) -> AbstractContextManager[None]:
+def small_steps(model: Any) -> AbstractContextManager[None]:
     """What `generate` puts around its steps: other kernels of experts suit a few tokens."""
     return getattr(model, "_optimize_model_for_decode", nullcontext)()
+
+
+def _as_it_is(hidden: Tensor) -> Tensor:
+    return hidden
 
 
 def closed_up(live: Sequence[int]) -> list[int]:

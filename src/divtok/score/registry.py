@@ -60,7 +60,8 @@ class Estimator:
     they are shown for reference. `base_rate` is the share of right answers that its numbers were
     set for, None where for none in particular. `rate_of` gives the sum that its parameter `rate`
     is of, from a trace and its other parameters: the value is exp(-rate * sum), and a rate can be
-    fitted.
+    fitted. `never_rises` says that further tokens never raise its value, so that a response whose
+    value is too low already need not be written to its end.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Estimator:
     learned: Learned | None = field(default=None, repr=False)
     base_rate: float | None = None
     rate_of: RatedSum | None = field(default=None, repr=False)
+    never_rises: bool = False
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -140,13 +142,15 @@ def estimator(
     learned: Learned | None = None,
     base_rate: float | None = None,
     rate_of: RatedSum | None = None,
+    never_rises: bool = False,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator.
 
     Its keyword-only arguments are its parameters: score.NAME=VALUE sets one for every estimator
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
     With `rate_of`, a function of the trace and the other parameters, the estimator is
-    exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate.
+    exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate. With `never_rises` a
+    response is given up while it is written, once its value is below a policy's threshold.
 
     Example:
         >>> import divtok
@@ -183,6 +187,7 @@ def estimator(
             learned=learned,
             base_rate=base_rate,
             rate_of=rate_of,
+            never_rises=never_rises,
         )
         ESTIMATORS.add(name, spec)
         return function

@@ -175,7 +175,7 @@ class Pair:
             ends = np.cumsum([len(row.token_ids) for row in rows])[:-1]
             parts = zip(*(np.split(column, ends) for column in columns.values()), strict=True)
             traces = [
-                self._trace(row, dict(zip(columns, part, strict=True)), metrics.others)
+                self.trace_from(row, dict(zip(columns, part, strict=True)), metrics.others)
                 for row, part in zip(rows, parts, strict=True)
             ]
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
@@ -185,7 +185,9 @@ class Pair:
             ]
         return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
-    def _trace(self, row: Row, columns: Mapping[str, Column], others: Iterable[str]) -> Trace:
+    def trace_from(
+        self, row: Row, columns: Mapping[str, Column], others: Iterable[str] = ()
+    ) -> Trace:
         """One row's trace from its slice [T] of every metric, with these other divergences."""
         for reader, finite in ((self.p, columns["finite_p"]), (self.q, columns["finite_q"])):
             if not finite.all():

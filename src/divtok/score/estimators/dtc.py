@@ -35,7 +35,14 @@ def linear_confidence(
     return np.where(counts < n, line, b)
 
 
-@estimator("dtc_lin", needs=("jsd_bits",), label="DTC lin", order=180, base_rate=0.5)
+@estimator(
+    "dtc_lin",
+    needs=("jsd_bits",),
+    label="DTC lin",
+    order=180,
+    base_rate=0.5,
+    never_rises=True,
+)
 def dtc_lin(trace: Trace, *, theta: float, n: int = 10, a: float = 0.95, b: float = 0.05) -> float:
     """Count-linear confidence: a - (a - b) m / n, and b once m reaches n."""
     return float(linear_confidence(divergent_count(trace, theta=theta), n=n, a=a, b=b))

@@ -67,6 +67,7 @@ def guarded_sum(trace: Trace, *, guard: float = GUARD) -> float:
     order=197,
     ranges=_RANGES,
     rate_of=guarded_sum,
+    never_rises=True,
 )
 def dtc_guarded(trace: Trace, *, rate: float = 1.0, guard: float = GUARD) -> float:
     """dtc_weighted, lowered by every token that neither of the two models would have written."""

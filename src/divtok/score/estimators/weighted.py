@@ -48,6 +48,7 @@ def weighted_sum(trace: Trace) -> float:
     order=195,
     ranges=RANGES,
     rate_of=weighted_sum,
+    never_rises=True,
 )
 def dtc_weighted(trace: Trace, *, rate: float = 1.0) -> float:
     """Likelihood weighted by divergence: exp(-rate * sum of jsd_bits * -ln p), reasoning alone."""
