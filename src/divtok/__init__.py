@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from divtok.api.batch import Confidences, aconfidences, confidences
     from divtok.api.deciding import decide, load_policy, save_policy
     from divtok.api.distilled import distil
+    from divtok.api.drawing import Draw, Drawn, ask_until
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
     from divtok.api.fitting import fit
     from divtok.api.grading import grade
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
+    from divtok.api.streaming import StreamEvent, stream
     from divtok.api.tables import Records
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
@@ -63,6 +65,8 @@ _HOME = {
     "Decision": "divtok.decide.policy",
     "Distilled": "divtok.distilling.facts",
     "DivtokError": "divtok.errors",
+    "Draw": "divtok.api.drawing",
+    "Drawn": "divtok.api.drawing",
     "Evaluation": "divtok.records",
     "Grade": "divtok.records",
     "Offer": "divtok.decide.offer",
@@ -74,12 +78,14 @@ _HOME = {
     "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
+    "StreamEvent": "divtok.api.streaming",
     "Token": "divtok.api.result",
     "Tokens": "divtok.api.result",
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
     "aconfidences": "divtok.api.batch",
+    "ask_until": "divtok.api.drawing",
     "auroc": "divtok.api.figures",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
@@ -104,6 +110,7 @@ _HOME = {
     "natural_ece": "divtok.api.figures",
     "run": "divtok.api.runs",
     "save_policy": "divtok.api.deciding",
+    "stream": "divtok.api.streaming",
     "sweep": "divtok.api.figures",
 }
 
@@ -113,6 +120,8 @@ __all__ = [
     "Decision",
     "Distilled",
     "DivtokError",
+    "Draw",
+    "Drawn",
     "Evaluation",
     "Grade",
     "Offer",
@@ -124,12 +133,14 @@ __all__ = [
     "Run",
     "Sampling",
     "ServerPair",
+    "StreamEvent",
     "Token",
     "Tokens",
     "Trace",
     "Trajectory",
     "Verdict",
     "aconfidences",
+    "ask_until",
     "auroc",
     "confidence",
     "confidences",
@@ -154,6 +165,7 @@ __all__ = [
     "natural_ece",
     "run",
     "save_policy",
+    "stream",
     "sweep",
 ]
 

@@ -43,6 +43,7 @@ class GrowingTrace:
         self._columns: dict[str, Column] = {}
         self._end_ids = pair.p.end_ids | pair.q.end_ids
         self._text = _Text(pair.p.tokenizer)
+        self._found: tuple[_Begun, Trace | None] | None = None
         self.token_ids: list[int] = []
         self.texts: list[str] = []  # the share of each token, as in `token_texts`
 
@@ -68,17 +69,15 @@ class GrowingTrace:
         return not all(self._columns[name][last] for name in ("finite_p", "finite_q"))
 
     def begun(self) -> Trace | None:
-        """The trace of the tokens that are not held back; None where there is none.
+        """The trace of the tokens that are not held back, the same one while it stays as it is.
 
-        Held back are the tokens of a box from where it opens until it closes, and those of a
+        None where all are. Held back are the tokens of a box from where it opens until it closes, and those of a
         character that is not whole; the content of the last box is the answer as far as is known.
         """
         found = self._text.begun()
-        if not found.length:
-            return None
-        ids = self.token_ids[: found.length]
-        start, stop = found.answer or (None, None)
-        return self._slice(0, found.length, start, stop, turn_end(ids, self._end_ids))
+        if self._found is None or self._found[0] != found:
+            self._found = found, self._beginning(found)
+        return self._found[1]
 
     def one(self, place: int) -> Trace:
         """The trace of a token by itself, neither an answer nor, unless it ends one, a turn."""
@@ -96,6 +95,12 @@ class GrowingTrace:
         for name in ("finite_p", "finite_q"):
             columns[name] = columns[name].astype(bool)
         return row, self._pair.trace_from(row, columns, self._others)
+
+    def _beginning(self, found: _Begun) -> Trace | None:
+        if not found.length:
+            return None
+        end = turn_end(self.token_ids[: found.length], self._end_ids)
+        return self._slice(0, found.length, *(found.answer or (None, None)), end)
 
     def _slice(
         self, start: int, stop: int, answer_start: int | None, answer_stop: int | None, end: int
