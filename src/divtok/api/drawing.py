@@ -17,6 +17,7 @@ from divtok.errors import UsageError
 from divtok.records import CountedTokens, Reason, Sampling, Scalar
 from divtok.trace.pair import Pair
 
+MAX_DRAWS = 100  # every draw reads the question again, however early it is stopped
 Outcome = Literal["accepted", "rejected", "stopped", "left"]
 
 
@@ -50,7 +51,7 @@ class Draw:
 class Drawn:
     """All that was drawn for one question, in the order of the samples.
 
-    `enough` says whether as many were accepted as were asked for.
+    `enough` says whether `k` were accepted, as many as were asked for.
 
     Example:
         >>> import divtok
@@ -61,7 +62,11 @@ class Drawn:
     """
 
     draws: tuple[Draw, ...]
-    enough: bool
+    k: int
+
+    @property
+    def enough(self) -> bool:
+        return len(self.accepted) >= self.k
 
     @property
     def accepted(self) -> tuple[Result, ...]:
@@ -91,8 +96,8 @@ def ask_until(
     *,
     pair: Pair,
     budget_tokens: int,
-    max_draws: int = 100,
     k: int = 1,
+    max_draws: int = MAX_DRAWS,
     policy: PolicyLike | None = None,
     above: float | None = None,
     estimator: str | None = None,
@@ -149,11 +154,11 @@ def ask_until(
         draws(asked, k=k, budget_tokens=budget_tokens, max_draws=max_draws, batch=batch)
     )
     asked.scoring.warn(stacklevel=3)
-    return Drawn(found, enough=sum(draw.outcome == "accepted" for draw in found) >= k)
+    return Drawn(found, k)
 
 
 def draws(
-    asked: Question, *, k: int, budget_tokens: int, max_draws: int, batch: int
+    asked: Question, *, k: int, budget_tokens: int, batch: int, max_draws: int = MAX_DRAWS
 ) -> Iterator[Draw]:
     """Draws in the order of the samples, those of a batch as soon as all of it has ended."""
     numbers = {"k": k, "budget_tokens": budget_tokens, "max_draws": max_draws, "batch": batch}

@@ -119,6 +119,11 @@ def stream(
         policy=policy,
         parameters=parameters,
     )
+    return events(asked, sample, stop=stop)
+
+
+def events(asked: Question, sample: int = 0, *, stop: bool) -> Generator[StreamEvent]:
+    """What `stream` gives for a question; whatever can be refused is refused here."""
     if stop and asked.bar is None:
         raise UsageError(
             "Nothing says from which confidence on a response would be stopped.",
