@@ -150,9 +150,7 @@ def ask_until(
         parameters=parameters,
         above=above,
     )
-    found = tuple(
-        draws(asked, k=k, budget_tokens=budget_tokens, max_draws=max_draws, batch=batch)
-    )
+    found = tuple(draws(asked, k=k, budget_tokens=budget_tokens, max_draws=max_draws, batch=batch))
     asked.scoring.warn(stacklevel=3)
     return Drawn(found, k)
 
@@ -178,9 +176,7 @@ def draws(
     return _draws(asked, asked.bar, k, budget_tokens, max_draws, batch)
 
 
-def _draws(
-    asked: Question, bar: Bar, k: int, budget: int, most: int, batch: int
-) -> Iterator[Draw]:
+def _draws(asked: Question, bar: Bar, k: int, budget: int, most: int, batch: int) -> Iterator[Draw]:
     for first in range(0, most, batch):
         samples = range(first, min(first + batch, most))
         for draw in _Batch(asked, bar, samples).draw(k, budget):

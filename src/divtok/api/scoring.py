@@ -204,7 +204,9 @@ class Scoring:
         if trace.status == "ok":
             self.tally.add(trace)
             counts = count_trace(trace, theta=self.theta, band_bits=0.0)
-            unexpected = unexpected_count(trace, guard=guard_of(found[0].estimator, found[0].params))
+            unexpected = unexpected_count(
+                trace, guard=guard_of(found[0].estimator, found[0].params)
+            )
         return Scored(row.text or "", found, counts, trace, unexpected)
 
     def params(self, place: int) -> Mapping[str, Scalar]:

@@ -35,9 +35,10 @@ class StreamEvent:
     says that this token is, so that it is not called `divergent` yet. A confidence is None until
     some token counts.
 
-    With the last token `done` is true, and `ending` says what ended the response: its end token, its
-    length, or "stopped", for the policy could no longer accept it. `result` is what `confidence`
-    gives for these tokens, and `count` and `confidence` are final; a stopped response has none.
+    With the last token `done` is true, and `ending` says what ended the response: its end token
+    ("stop"), its "length", or "stopped", for the policy could no longer accept it. `result` is what
+    `confidence` gives for these tokens, and `count` and `confidence` are final. A stopped response
+    has no result.
 
     Example:
         >>> import divtok
@@ -90,9 +91,9 @@ def stream(
     same seed and `sample` give the same response. `max_tokens` is the most that it may have.
 
     `estimator`, which may be several, `theta`, `tokens`, `fitted`, `prior`, `policy` and parameters
-    are as in `confidence`; p is the generator. With a policy, `result.decision` says at the end what
-    it decides. With `stop` the response ends where it can no longer be accepted, which is known of
-    estimators that never rise: dtc_lin, dtc_weighted and dtc_guarded.
+    are as in `confidence`; p is the generator. With a policy, `result.decision` says at the end
+    what it decides. With `stop` the response ends where it can no longer be accepted, which is
+    known of estimators that never rise: dtc_lin, dtc_weighted and dtc_guarded.
 
     Example:
         >>> import divtok

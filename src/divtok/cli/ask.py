@@ -185,6 +185,9 @@ def _stream(asked: Question, stop: bool, as_json: bool) -> None:
         raise typer.Exit(code) from None
     if last is not None and last.result is not None:
         put_result(last.result)
+        for name, value in last.confidence.items():
+            if name != last.result.estimator:
+                put(f"{value:.3f} {name}")
     else:
         put(_so_far("stopped, since the policy can no longer accept it", last))
 

@@ -71,8 +71,9 @@ class GrowingTrace:
     def begun(self) -> Trace | None:
         """The trace of the tokens that are not held back, the same one while it stays as it is.
 
-        None where all are. Held back are the tokens of a box from where it opens until it closes, and those of a
-        character that is not whole; the content of the last box is the answer as far as is known.
+        None where all are. Held back are the tokens of a box from where it opens until it closes,
+        and those of a character that is not whole. The last box that is closed holds the answer, as
+        far as is known.
         """
         found = self._text.begun()
         if self._found is None or self._found[0] != found:
