@@ -41,4 +41,3 @@ def test_no_later_answer_reaches_into_what_is_settled(text: str, further: str) -
     # What begins before is what was found by then, and it does not grow.
     assert now is not None
     assert (later.start, later.stop) == (now.start, now.stop)
-
