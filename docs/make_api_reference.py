@@ -31,9 +31,14 @@ SECTIONS = {
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),
+        *("aurc", "coverage_at", "risk_coverage", "RiskCoverage"),
         *("fit", "sweep", "Records"),
     ),
     "Runs": ("run", "Run", "import_files", "fit_family"),
+    "Decisions": (
+        *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
+        *("vote", "Vote", "cascade", "Cascade", "suspect_steps", "SuspectStep"),
+    ),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
     "Records": (

@@ -271,3 +271,19 @@ def test_theta_of_a_family(divtok: Command, tmp_path: Path) -> None:
     assert json.loads(said.out)["theta"] == ours.theta
     assert json.loads(said.out)["curve"][0]["ece"] == ours.curve[0].ece
     assert package.Run(tmp_path / "ours").fit() == ours
+
+
+def test_a_run_votes_as_the_verb_does(run: package.Run, divtok: Command, tmp_path: Path) -> None:
+    found = run.votes(strategy="best", estimator="nsl")
+    rows = run.confidences.to_dicts()
+    values = {row["key"]: row["value"] for row in rows if row["estimator"] == "nsl"}
+    assert len(found) == 3
+    for vote in found:
+        if vote.answer is not None:
+            assert vote.confidence == max(values[key] for key in vote.keys)
+    out = tmp_path / "votes.parquet"
+    said = divtok("vote", run.path, "--strategy", "best", "--estimator", "nsl", "--out", out)
+    assert said.code == 0, said.err
+    read = pl.read_parquet(out)
+    for name in ("problem_id", "answer", "confidence", "samples", "tokens", "correct"):
+        assert read[name].to_list() == [getattr(vote, name) for vote in found]

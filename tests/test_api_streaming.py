@@ -114,10 +114,15 @@ def test_the_text_is_that_of_the_generator(pair: Pair) -> None:
 def test_closing_ends_the_work(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     step = WrittenTogether.step
-    monkeypatch.setattr(WrittenTogether, "step", lambda live: steps.append(1) or step(live))
+
+    def counted(live: WrittenTogether) -> Any:
+        steps.append(1)
+        return step(live)
+
+    monkeypatch.setattr(WrittenTogether, "step", counted)
     events = divtok.stream(EASY, pair=pair)
     assert not steps
-    next(events), next(events)
+    assert [next(events).position for _ in range(2)] == [0, 1]
     assert len(steps) == 2
     events.close()
     assert list(events) == []

@@ -36,7 +36,7 @@ def one(pair: divtok.Pair | divtok.ServerPair) -> float:
     result: divtok.Result = divtok.confidence("q", "r", pair=pair, n=12)
     tokens: divtok.Tokens = result.tokens
     token: divtok.Token = tokens[0]
-    print(token.text, token.jsd_bits > 0.5, result.trace.others)
+    print(token.text, token.jsd_bits > 0.5, result.trace.others, divtok.suspect_steps(result)[0])
     return result.value
 
 
@@ -63,7 +63,12 @@ def many(pair: divtok.Pair) -> None:
     error: float | None = divtok.ece(values, [True, None])
     rank: float | None = divtok.auroc(again, grades)
     print(error, rank, divtok.natural_ece([0.5], [True]), divtok.natural_auroc([0.5], [True]))
+    curve: divtok.RiskCoverage = divtok.risk_coverage(values, grades)
+    area: float = divtok.aurc(again, [True, None])
+    print(curve.at(0.1), area, divtok.coverage_at([0.5], [True], risk=0.01))
     print(divtok.fit(found, [True, False]).theta)
+    votes: divtok.Records[divtok.Vote] = divtok.vote(["1", 2, None], again, ["a"] * 3, stop=0.9)
+    print(votes[0].answer, votes[0].keys, divtok.vote(["1", "2"], stop="settled")[0].samples)
     for row in divtok.sweep(found, [True, False], n=(5, 10)):
         print(row.estimator, row.value, None if row.best is None else row.best.theta)
 
@@ -76,12 +81,31 @@ def runs() -> None:
     print(trace.jsd_bits, run.path.name, run.config["family"], run.evaluate()[0].auroc)
     table: pl.DataFrame = run.trajectories.join(run.grades, on="key")
     print(table, run.sweep(n=[5]).to_polars(), run.fit().theta, run.report(), run.verify().sound)
+    print(run.votes(strategy="best", estimator="nsl", samples=2)[0].correct)
     run.gather({"score.estimators": ["trace"]})
     print(run.score(pair=("p", "q"), theta=0.4), run.failures)
+    step: divtok.SuspectStep = run.suspect_steps("key")[0]
+    print(step.rank, step.text, step.known_wrong)
     made: divtok.Distilled = divtok.distil("p", layers=4, text=run, steps=3)
     print(made.folder, made.layers)
     other = divtok.import_files("rows.jsonl", "jsonl", out="z", columns={"question": "doc"})
     print(other.problems, divtok.fit_family("tiny", limit=5).theta)
+
+
+def decisions(pair: divtok.Pair, run: divtok.Run, found: divtok.Confidences) -> None:
+    offer: divtok.Offer = divtok.decide(found, [True, False], risk=0.05, delta=0.2)
+    policy: divtok.Policy | None = run.decide(risk=0.1, below="escalate", to="big")["g"].policy
+    if policy is not None:
+        kept = divtok.save_policy(policy, "policy.json")
+        result = divtok.confidence("q", "r", pair=pair, policy=divtok.load_policy("policy.json"))
+        decision: divtok.Decision | None = result.decision
+        print(decision is not None and decision.accepted, kept.promise, run.apply(kept).warning)
+    print(offer.promise.threshold, offer.floor, divtok.confidences([], pair=pair).decisions)
+
+
+def deferred(run: divtok.Run) -> None:
+    found: divtok.Cascade = divtok.cascade(run, run, prices=(0.2, 2.0), read_price=0.05)
+    print(found.advice, found.curves["dtc_lin"].threshold, found.to_polars().shape)
 
 
 def lists(stored: divtok.Confidence) -> None:

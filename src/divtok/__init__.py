@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from divtok.api import confidence, load_pair
     from divtok.api.batch import Confidences, aconfidences, confidences
+    from divtok.api.cascade import Cascade, cascade
     from divtok.api.deciding import decide, load_policy, save_policy
     from divtok.api.distilled import distil
     from divtok.api.drawing import Draw, Drawn, ask_until
@@ -34,13 +35,18 @@ if TYPE_CHECKING:
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
+    from divtok.api.selective import aurc, coverage_at, risk_coverage
     from divtok.api.streaming import StreamEvent, stream
+    from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
+    from divtok.api.votes import vote
+    from divtok.decide.chosen import Vote
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
     from divtok.distilling.facts import Distilled
     from divtok.divergences.arithmetic import jsd_bits
     from divtok.errors import DivtokError
+    from divtok.evaluate.selective import RiskCoverage
     from divtok.grade import grade_answer
     from divtok.protocols.extract import extract_answer
     from divtok.records import (
@@ -54,12 +60,14 @@ if TYPE_CHECKING:
         Verdict,
     )
     from divtok.score.registry import estimator
+    from divtok.score.suspicion import SuspectStep
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
     __version__: str
 
 _HOME = {
+    "Cascade": "divtok.api.cascade",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Decision": "divtok.decide.policy",
@@ -75,21 +83,27 @@ _HOME = {
     "Problem": "divtok.records",
     "Records": "divtok.api.tables",
     "Result": "divtok.api.result",
+    "RiskCoverage": "divtok.evaluate.selective",
     "Run": "divtok.api.run",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "StreamEvent": "divtok.api.streaming",
+    "SuspectStep": "divtok.score.suspicion",
     "Token": "divtok.api.result",
     "Tokens": "divtok.api.result",
     "Trace": "divtok.records",
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
+    "Vote": "divtok.decide.chosen",
     "aconfidences": "divtok.api.batch",
     "ask_until": "divtok.api.drawing",
+    "aurc": "divtok.api.selective",
     "auroc": "divtok.api.figures",
+    "cascade": "divtok.api.cascade",
     "confidence": "divtok.api",
     "confidences": "divtok.api.batch",
     "decide": "divtok.api.deciding",
+    "coverage_at": "divtok.api.selective",
     "distil": "divtok.api.distilled",
     "ece": "divtok.api.figures",
     "estimator": "divtok.score.registry",
@@ -108,13 +122,17 @@ _HOME = {
     "ls": "divtok.api.listing",
     "natural_auroc": "divtok.api.figures",
     "natural_ece": "divtok.api.figures",
+    "risk_coverage": "divtok.api.selective",
     "run": "divtok.api.runs",
     "save_policy": "divtok.api.deciding",
     "stream": "divtok.api.streaming",
+    "suspect_steps": "divtok.api.suspects",
     "sweep": "divtok.api.figures",
+    "vote": "divtok.api.votes",
 }
 
 __all__ = [
+    "Cascade",
     "Confidence",
     "Confidences",
     "Decision",
@@ -130,20 +148,26 @@ __all__ = [
     "Problem",
     "Records",
     "Result",
+    "RiskCoverage",
     "Run",
     "Sampling",
     "ServerPair",
     "StreamEvent",
+    "SuspectStep",
     "Token",
     "Tokens",
     "Trace",
     "Trajectory",
     "Verdict",
+    "Vote",
     "aconfidences",
     "ask_until",
+    "aurc",
     "auroc",
+    "cascade",
     "confidence",
     "confidences",
+    "coverage_at",
     "decide",
     "distil",
     "ece",
@@ -163,10 +187,13 @@ __all__ = [
     "ls",
     "natural_auroc",
     "natural_ece",
+    "risk_coverage",
     "run",
     "save_policy",
     "stream",
+    "suspect_steps",
     "sweep",
+    "vote",
 ]
 
 # Functions that share their name with the folder of their code.

@@ -241,6 +241,31 @@ class TheirVerdict:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FirstWrong:
+    """Which step of a response is the first wrong one, from 0; None: no step is wrong.
+
+    Where that is not known, `reason` says why.
+    """
+
+    step: int | None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabels:
+    """What the file that a response was imported from says of its steps.
+
+    Step i is the characters `starts[i]`:`stops[i]` of the text; `first_wrong` is the first wrong
+    one, from 0, or -1 where none is wrong.
+    """
+
+    key: str
+    first_wrong: int
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """Per-token numbers of one trajectory under one pair (p, q): divergences, never decisions.
@@ -500,10 +525,10 @@ class Evaluation:
     """How good one estimator is for one generator on one benchmark. Fractions, not percent.
 
     `ece`, `auroc` and their sd come from the balanced draws of the paper's protocol; `natural_*`,
-    `brier`, `aurc`, `mean_confidence` and `share_right`, which the mean confidence should be, use
-    every scored response at its natural prevalence. Chance makes a measured ECE too large:
-    `natural_ece_debiased` and the interval are about the true one, and `natural_ece_floor` is what
-    a perfectly calibrated estimator would show.
+    `brier`, `aurc`, `coverage_at_*`, `mean_confidence` and `share_right`, which the mean confidence
+    should be, use every scored response at its natural prevalence. Chance makes a measured ECE too
+    large: `natural_ece_debiased` and the interval are about the true one, and `natural_ece_floor`
+    is what a perfectly calibrated estimator would show.
 
     Example:
         >>> import divtok
@@ -544,6 +569,15 @@ class Evaluation:
     beyond: int | None = None
     trained_length: int | None = None
     fallbacks: int | None = None  # answers found by one; None where none was looked for
+    # None in rows of older runs, too. A coverage is the largest share of the scored responses that
+    # a threshold accepts with at most 1, 5 or 10 % wrong answers among them.
+    aurc_interval: Interval | None = None
+    coverage_at_1: float | None = None
+    coverage_at_1_interval: Interval | None = None
+    coverage_at_5: float | None = None
+    coverage_at_5_interval: Interval | None = None
+    coverage_at_10: float | None = None
+    coverage_at_10_interval: Interval | None = None
 
 
 def shortened(text: str, longest: int = 80) -> str:

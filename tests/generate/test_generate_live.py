@@ -84,8 +84,8 @@ def test_a_row_that_leaves_changes_no_other(pair: Pair, asks: list[Ask]) -> None
     for row, (steps, own) in enumerate(zip(together, alone, strict=True)):
         kept = own[:3] if row == 2 else own
         assert [step.token for step in steps] == [step.token for step in kept]
-        found = [[step.numbers["jsd_bits"] for step in part] for part in (steps, kept)]
-        np.testing.assert_allclose(*found, atol=1e-5)
+        found, expected = ([step.numbers["jsd_bits"] for step in part] for part in (steps, kept))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_nothing_is_on_between_two_steps(pair: Pair, asks: list[Ask]) -> None:

@@ -83,4 +83,4 @@ def test_the_help_lists_it(formats: Registry[Importer], divtok: Command) -> None
     said = divtok("import", "--help")
     told = " ".join(said.out.split())
     assert "what they look like. Names: csv, inspect, jsonl, " in told
-    assert " parquet, phoenix, tab-separated. [default: auto]" in told
+    assert " parquet, phoenix, processbench, tab-separated. [default: auto]" in told

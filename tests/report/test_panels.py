@@ -273,8 +273,25 @@ def test_values_hold_everything():
         "x_ticks": [[0.0, "≥0"]],
         "y_range": [0.0, 2.0],
         "reason": None,
+        "log_x": False,
     }  # fmt: skip
     assert (other["lines"], other["reason"]) == ([], "no balanced draw is possible")
+
+
+def test_a_logarithmic_axis_has_plain_numbers_at_equal_steps():
+    figure = display((panel(line(x=(100.0, 200.0, 400.0)), log_x=True),)).figure()
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    assert ax.get_xscale() == "log"
+    first, second, third = ax.transData.transform([(100, 1), (200, 1), (400, 1)])[:, 0]
+    assert second - first == pytest.approx(third - second)
+    low, high = ax.get_xlim()
+    shown = [
+        text.get_text()
+        for x, text in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+        if low <= x <= high
+    ]
+    assert shown == ["100", "200"]
 
 
 def test_two_savings_are_the_same_bytes(tmp_path):

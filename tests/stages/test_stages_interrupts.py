@@ -168,6 +168,7 @@ def test_the_uninterrupted_run_has_several_batches(
         "trajectories": 8,
         "calls": 0,  # nobody but the model itself was asked
         "verdicts": 0,  # no other tool has judged them
+        "step_labels": 0,
         "grades": 8,
         "traces": 8,
         "replies": 8,

@@ -90,6 +90,7 @@ counts = st.builds(
 their_verdicts = st.builds(
     r.TheirVerdict, texts, texts, st.sampled_from(list(r.Verdict)), maybe_text, reasons
 )
+step_labels = st.builds(r.StepLabels, texts, st.integers(-1, 9), id_lists, id_lists)
 confidences = st.builds(r.Confidence, texts, texts, mappings, maybe_number, reasons)
 evaluations = st.builds(
     r.Evaluation,
@@ -115,6 +116,13 @@ evaluations = st.builds(
     excluded_by=st.dictionaries(any_text, st.integers(), max_size=3),
     clipped=int64,
     reason=reasons,
+    aurc_interval=intervals,
+    coverage_at_1=maybe_number,
+    coverage_at_1_interval=intervals,
+    coverage_at_5=maybe_number,
+    coverage_at_5_interval=intervals,
+    coverage_at_10=maybe_number,
+    coverage_at_10_interval=intervals,
 )
 
 chains = st.builds(r.Chain, texts, texts, id_lists, id_lists, reasons)
@@ -129,6 +137,7 @@ KINDS: list[tuple[Layout[Any], st.SearchStrategy[Any]]] = [
     (schema.PROBLEMS, problems),
     (schema.TRAJECTORIES, trajectories),
     (schema.VERDICTS, their_verdicts),
+    (schema.STEP_LABELS, step_labels),
     (schema.GRADES, grades),
     (TRACES, traces),
     (schema.COUNTS, counts),

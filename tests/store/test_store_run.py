@@ -59,8 +59,8 @@ def test_a_run_is_made_once_and_opened_again(tmp_path: Path) -> None:
 
 def test_tables_lie_in_folders_of_their_names(tmp_path: Path) -> None:
     run = Run.create_or_open(tmp_path / "demo")
-    names = ["problems", "trajectories", "calls", "verdicts", "grades", "traces", "counts"]
-    names += ["confidences", "evaluations"]
+    names = ["problems", "trajectories", "calls", "verdicts", "step_labels", "grades", "traces"]
+    names += ["counts", "confidences", "evaluations"]
     assert [table.folder for table in run.tables] == [run.path / name for name in names]
     assert [table.layout.name for table in run.tables] == names
     assert run.report == run.path / "report"

@@ -16,23 +16,8 @@ from divtok.trace.kernels.common import HeadMetrics
 from divtok.trace.pair import Pair
 from divtok.trace.spans import answer_tokens, token_texts
 
-PIECES = [
-    "\\boxed{",
-    "\\boxed ",
-    "4",
-    "2",
-    "}",
-    "{",
-    "é",
-    "🙂",
-    " ",
-    "x",
-    "$",
-    "\\",
-    "-",
-    ".",
-    "<e>",
-]
+BOXES = ["\\boxed{", "\\boxed "]
+PIECES = [*BOXES, "4", "2", "}", "{", "é", "🙂", " ", "x", "$", "\\", "-", ".", "<e>"]
 NUMBERS = dict.fromkeys(
     [name for name in HeadMetrics.__dataclass_fields__ if name != "others"], 0.0
 ) | {"finite_p": 1.0, "finite_q": 1.0}

@@ -18,6 +18,7 @@ from divtok.trace.spans import (
     token_range,
     token_texts,
     token_texts_at,
+    token_texts_of,
     turn_end,
 )
 
@@ -282,3 +283,16 @@ def test_few_of_many_tokens_are_decoded_with_their_neighbours_alone() -> None:
     places = [0, 1, 300, len(ids) - 1]
     assert token_texts_at(counting, ids, places) == [texts[place] for place in places]
     assert longest < 20
+
+
+@pytest.mark.parametrize("make", [byte_level_tokenizer, byte_fallback_tokenizer])
+@pytest.mark.parametrize("text", ["one + 2\n3", "a \u20ac b \U0001f600", ""])
+def test_texts_of_a_known_response_spell_it(make: Any, text: str) -> None:
+    tokenizer = make()
+    ids = encode(text, tokenizer)
+    known: dict[int, str] = {}
+    spelled = tokenizer.decode(ids)
+    found = token_texts_of(tokenizer, ids, spelled, known)
+    assert found == token_texts_of(tokenizer, ids, spelled, known), "known tokens change nothing"
+    assert "".join(found) == "".join(token_texts(tokenizer, ids))
+    assert len(found) == len(ids)

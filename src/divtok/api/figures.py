@@ -87,7 +87,7 @@ def ece(
         >>> round(divtok.ece([0.9, 0.8, 0.4, 0.1], [True, False, True, False]), 3)
         0.4
     """
-    scores, right = _usable(confidences, correct)
+    scores, right = usable(confidences, correct)
     probability = np.clip(scores, 0.0, 1.0)
     if not np.array_equal(probability, scores):
         raise DataError(
@@ -110,7 +110,7 @@ def auroc(
         >>> divtok.auroc([0.9, 0.8, 0.4, 0.1], [True, False, True, False])
         0.75
     """
-    scores, right = _usable(confidences, correct)
+    scores, right = usable(confidences, correct)
     return balanced_figures(scores, None, right, Protocol(draws=draws, cap=cap)).auroc
 
 
@@ -122,7 +122,7 @@ def natural_ece(confidences: Values, correct: Outcomes, *, bins: int = 20) -> fl
         >>> round(divtok.natural_ece([0.9, 0.8, 0.4], [True, False, True]), 3)
         0.5
     """
-    return metrics.ece(*_usable(confidences, correct), bins)
+    return metrics.ece(*usable(confidences, correct), bins)
 
 
 def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
@@ -135,7 +135,7 @@ def natural_auroc(confidences: Values, correct: Outcomes) -> float | None:
         >>> divtok.natural_auroc([0.9, 0.8, 0.4], [True, False, True])
         0.5
     """
-    return metrics.auroc(*_usable(confidences, correct))
+    return metrics.auroc(*usable(confidences, correct))
 
 
 def sweep(
@@ -240,10 +240,10 @@ def _column(name: str, values: Values) -> ScoreColumn:
     if isinstance(values, Confidences):
         low = [None if bounds is None else bounds[0] for bounds in values.bounds]
         return ScoreColumn(name, values.values, values.params, low=low)
-    return ScoreColumn(name, _numbers(values))
+    return ScoreColumn(name, numbers_of(values))
 
 
-def _numbers(given: Iterable[float | None]) -> list[float | None]:
+def numbers_of(given: Iterable[float | None]) -> list[float | None]:
     values = [None if is_missing(value) else _number(value) for value in given]
     return [None if is_missing(value) else value for value in values]
 
@@ -284,11 +284,11 @@ def _verdict(outcome: Any) -> str:
     return Verdict.CORRECT if outcome else Verdict.INCORRECT
 
 
-def _usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
+def usable(confidences: Values, correct: Outcomes) -> tuple[Floats, Bools]:
     """The rows that have a value and a decided outcome, [N] each."""
     if isinstance(confidences, Confidences):
         confidences = confidences.values
-    values = ScoreColumn("confidence", _numbers(confidences)).array()
+    values = ScoreColumn("confidence", numbers_of(confidences)).array()
     verdicts = [_verdict(outcome) for outcome in correct]
     known_verdicts(verdicts)
     if len(values) != len(verdicts):

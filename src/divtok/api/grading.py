@@ -55,7 +55,7 @@ def grade(
     grader = PROTOCOLS.get(protocol).grader if grader is None else grader
     kind = "response" if "response" in fields_of(rows, columns) else "answer"
     given = [
-        (row, row) if isinstance(row, Reason) else (_text("gold answer", row[0]), row[1])
+        (row, row) if isinstance(row, Reason) else (text_of("gold answer", row[0]), row[1])
         for row in cells(rows, ("gold", kind), columns)
     ]
     options: dict[str, Any] = {"grader": grader, "time_limit": time_limit}
@@ -81,7 +81,7 @@ def grade(
 
 
 def _judged(key: str, gold: str | Reason | None, answer: object, options: dict[str, Any]) -> Grade:
-    text = answer if isinstance(answer, Reason) else _text("answer", answer)
+    text = answer if isinstance(answer, Reason) else text_of("answer", answer)
     for found in (gold, text):
         if isinstance(found, Reason):
             extracted = None if isinstance(text, Reason) else text
@@ -90,7 +90,7 @@ def _judged(key: str, gold: str | Reason | None, answer: object, options: dict[s
     return Grade(key, text, judgement.verdict, judgement.reason)
 
 
-def _text(name: str, value: object) -> str | Reason | None:
+def text_of(name: str, value: object) -> str | Reason | None:
     """A number or a text as text; None where there is nothing, or why it is neither."""
     if is_missing(value):
         return None

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from divtok.api.figures import FIGURES
 from divtok.api.tables import Records, Shown
+from divtok.api.votes import VOTE_FIELDS
 from divtok.config.run import RunConfig
 from divtok.config.shortcuts import spelled_out
 from divtok.config.tree import override_texts
+from divtok.decide.chosen import Vote
+from divtok.decide.votes import Stop, Strategy
 from divtok.errors import NothingScoredError, StoreError, UsageError
 from divtok.evaluate.fit import ThetaFit
 from divtok.evaluate.fit_any import AnyFit
@@ -19,6 +22,7 @@ from divtok.evaluate.fit_rate import RateFit
 from divtok.evaluate.maps import MapKind
 from divtok.records import CountedTokens, Evaluation, Trace
 from divtok.score.fitted import Target, What
+from divtok.score.suspicion import SHOWN, SuspectStep
 from divtok.stages.stored import counting, open_run, stored_config
 from divtok.stages.swept import SweptRow
 from divtok.store import run as store
@@ -263,6 +267,28 @@ class Run(Shown):
         report(self._run, self._config())
         return self._run.report / "README.md"
 
+    def votes(
+        self,
+        *,
+        strategy: Strategy | None = None,
+        estimator: str | None = None,
+        samples: int | None = None,
+        stop: Stop = None,
+    ) -> Records[Vote]:
+        """`divtok vote`: one answer for each problem of each generator; words as in `divtok.vote`.
+
+        Votes are weighted by `estimator`, by default dtc_weighted, or dtc_lin without it. How often
+        each way to vote is right is in the tables `votes*` of the report.
+        """
+        from divtok.stages.vote import ballots_of, check_several, chosen_votes
+
+        ballots = ballots_of(self._run, self._config())
+        check_several(ballots, samples)
+        found = chosen_votes(
+            ballots, strategy=strategy, estimator=estimator, samples=samples, stop=stop
+        )
+        return Records(Vote, found, shown=VOTE_FIELDS)
+
     def rows(self, *, tokens: bool = True) -> pl.DataFrame:
         """`divtok export` as a frame: a row for each response, with all that is known of it.
 
@@ -273,6 +299,19 @@ class Run(Shown):
         from divtok.stages.rows import RunRows
 
         return RunRows(self._run, self._config(), tell=say, tokens=tokens).frame()
+
+    def suspect_steps(self, key: str) -> Records[SuspectStep]:
+        """`divtok show RUN KEY --steps`: the steps of a response, the most suspect first."""
+        from divtok.progress import say
+        from divtok.stages.facts import Facts
+        from divtok.stages.show import keys_of, shown
+        from divtok.stages.suspect_steps import only_key, steps_in
+
+        config = self._config()
+        facts = Facts(self._run, config)
+        one = only_key(keys_of(self._run, facts, key))
+        found = shown(self._run, config, facts, one, tell=say)
+        return Records(SuspectStep, steps_in(self._run, found).steps, shown=SHOWN)
 
     def export(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from divtok.cli.ask import ask
+from divtok.cli.cascade import cascade
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
 from divtok.cli.decide import decide
@@ -29,6 +30,7 @@ from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
 from divtok.cli.verify import verify
+from divtok.cli.vote import vote
 from divtok.screen import put
 
 app = Verbs(
@@ -50,6 +52,8 @@ app.command("score")(score)
 app.command("evaluate")(evaluate)
 app.command("sweep")(sweep)
 app.command("decide")(decide)
+app.command("cascade")(cascade)
+app.command("vote")(vote)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)

@@ -46,6 +46,7 @@ def print_results(found: Results, config: RunConfig) -> None:
     """The run's tables, what to keep in mind when reading them, and the whole at a glance."""
     from divtok.report.metric_table import METRICS, metric_table
     from divtok.report.overview_table import overview_table
+    from divtok.report.selective import selective_table
     from divtok.report.terminal import fits, rich_tables
     from divtok.stages.evaluate import protocol_of
 
@@ -60,6 +61,7 @@ def print_results(found: Results, config: RunConfig) -> None:
     )
     if not fits(overview, width()):
         overview = overview_table(evaluations, found.overall, protocol=protocol)
+    tables.append(selective_table(found.groups, coverages=("coverage_at_5",)))
     show(rich_tables([*tables, overview], width=width()))
     for note in found.notes:
         for line in note.in_short:

@@ -15,7 +15,11 @@ from divtok.screen import coloured, put, visible, width
 from divtok.screen import show as draw
 
 if TYPE_CHECKING:
+    from divtok.config.run import RunConfig
+    from divtok.stages.facts import Facts
     from divtok.stages.show import Shown
+    from divtok.stages.suspect_steps import StepsInOrder
+    from divtok.store.run import Run
 
 _SHORTEST_LINE = 60
 _KEY = 12  # characters of a key in a list: half of it
@@ -41,6 +45,10 @@ def show(
     estimator: Annotated[
         str | None, typer.Option(help="Whose confidence orders a list; dtc_lin, if it is there.")
     ] = None,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="List the steps of the response, the most suspect first."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look at one response, divergent and unexpected tokens marked, or list those to look at.
@@ -58,6 +66,10 @@ def show(
             "A KEY, --least-trusted or --confidently-wrong: one of them is shown at a time.",
             next_step=f"Begin with: divtok show {run} --least-trusted 20",
         )
+    if steps and key is None:
+        raise UsageError(
+            "--steps is for one response.", next_step=f"Name it: divtok show {run} KEY --steps"
+        )
     store, config = open_with_config(run)
     rows = RunRows(store, config, tell=say, tokens=False)
     if key is None:
@@ -66,6 +78,9 @@ def show(
     else:
         name = usual_estimator(store, rows.facts, estimator) if rows.facts.estimators else None
         keys = keys_of(store, rows.facts, key)
+        if steps:
+            _show_steps(store, config, rows.facts, keys, as_json=as_json)
+            return
         places = [rows.facts.places[each] for each in keys]
         if len(keys) == 1 and not as_json:
             _print(shown(store, config, rows.facts, keys[0], tell=say))
@@ -75,6 +90,69 @@ def show(
         print_json(found)
     else:
         _print_list(found, name)
+
+
+def _show_steps(
+    run: Run, config: RunConfig, facts: Facts, keys: Sequence[str], *, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from divtok.stages.show import shown
+    from divtok.stages.suspect_steps import only_key, steps_in
+
+    found = shown(run, config, facts, only_key(keys), tell=say)
+    steps = steps_in(run, found)
+    if not as_json:
+        _print_header(found)
+        _print_steps(found, steps)
+        return
+    wrong = steps.first_wrong
+    print_json(
+        {
+            "key": found.trajectory.key,
+            "theta": found.theta,
+            "first_wrong_step": None if wrong.step is None else wrong.step + 1,
+            "reason": wrong.reason,
+            "steps": [asdict(step) for step in steps.steps],
+        }
+    )
+
+
+def _print_steps(found: Shown, steps: StepsInOrder) -> None:
+    """A line for each step, its tokens marked; then what is known of the first wrong one."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from divtok.report.trajectory import tokens_text
+    from divtok.score.estimators.guarded import excess_surprise
+
+    trace, tokens = steps.trace, steps.tokens
+    reasoning, excess = trace.reasoning(), excess_surprise(trace)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    names = ("rank", "step", "score", "divergent")
+    for _ in names:
+        grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(*(Text(name, style="dim") for name in (*names, "tokens")))
+    for row in steps.steps:
+        own = slice(row.first_token, row.end_token)
+        text = tokens_text(
+            tokens[own],
+            trace.jsd_bits[own],
+            found.theta,
+            reasoning=reasoning[own],
+            excess=None if excess is None else excess[own],
+            guard=found.guard,
+            brackets=not coloured(),
+        )
+        text.rstrip()
+        if row.known_wrong:
+            text.append("  <- the first wrong step", style="bold")
+        cells = (str(row.rank), str(row.step), f"{row.score:.3f}", str(row.divergent))
+        grid.add_row(*map(Text, cells), text)
+    draw(grid)
+    put()
+    put(steps.known)
 
 
 def _print_list(rows: Sequence[dict[str, Any]], estimator: str | None) -> None:
@@ -98,12 +176,9 @@ def _print_list(rows: Sequence[dict[str, Any]], estimator: str | None) -> None:
         put(start + _cut(line[4], max(width(), _SHORTEST_LINE) - len(start)))
 
 
-def _print(found: Shown) -> None:
+def _print_header(found: Shown) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from divtok.report.trajectory import trajectory_text
-    from divtok.score.estimators.guarded import excess_surprise
 
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
@@ -112,6 +187,13 @@ def _print(found: Shown) -> None:
         grid.add_row(Text(name, style="dim"), Text(visible(value, keep="\n")))
     draw(grid)
     put()
+
+
+def _print(found: Shown) -> None:
+    from divtok.report.trajectory import trajectory_text
+    from divtok.score.estimators.guarded import excess_surprise
+
+    _print_header(found)
     trace = found.trace
     if trace is None or found.tokens is None:
         put(found.trajectory.text)

@@ -17,7 +17,7 @@ from divtok.decide.policy import Below, HowScored, Policy, quantiles_of
 from divtok.decide.threshold import Promise, least_abstained, promised_threshold
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.scored_group import ScoredGroup
+from divtok.evaluate.scored_group import PRIOR_FROM, ScoredGroup
 from divtok.records import Verdict
 
 
@@ -77,6 +77,17 @@ def answers_of(groups: Sequence[ScoredGroup], estimator: str) -> Answers:
     right = (verdicts == Verdict.CORRECT.value) & ~cut
     problems = problem_numbers(names)
     return Answers(values[known], right[known], problems[known], int((~known).sum()))
+
+
+def how_scored(group: ScoredGroup, estimator: str) -> HowScored:
+    """What an estimator's confidences of a group were made with.
+
+    Without what evaluation adds to the parameters, and what is kept beside them.
+    """
+    column = next(c for c in group.columns if c.estimator == estimator)
+    added = ("prior", PRIOR_FROM, "tokens")
+    params = {name: value for name, value in column.params.items() if name not in added}
+    return HowScored(estimator, params, group.counted, group.pair or ("", ""), column.prior)
 
 
 def offer_of(

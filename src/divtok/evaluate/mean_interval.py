@@ -6,7 +6,7 @@ problem are alike, so what varies is the sum of each problem. Knows arrays only.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import exp, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -49,6 +49,16 @@ def influence_interval(mean: float, strata: list[Floats]) -> Interval | None:
     )
     half = student_t(freedom) * sqrt(variance)
     return Interval(low=mean - half, high=mean + half)
+
+
+def log_odds_interval(point: float, half: float) -> Interval:
+    """As far around a figure between 0 and 1 as `half` is, on the scale of log-odds.
+
+    There an area, which has two ends, is nearly normal.
+    """
+    odds, width = point / (1 - point), half / (point * (1 - point))
+    low, high = (odds * exp(sign * width) for sign in (-1, 1))
+    return Interval(low=low / (1 + low), high=high / (1 + high))
 
 
 def student_t(freedom: int) -> float:

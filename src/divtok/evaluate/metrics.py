@@ -72,7 +72,7 @@ def reliability_bins(confidence: npt.ArrayLike, correct: npt.ArrayLike, n_bins: 
     """Count, mean and sd of confidence, and accuracy in each of `n_bins` equal-width bins."""
     index = bin_index(confidence, n_bins)
     values = _unit_interval(confidence)
-    labels = _labels(correct, len(values))
+    labels = outcomes(correct, len(values))
     count = np.bincount(index, minlength=n_bins)
     filled = count > 0
     size = np.where(filled, count, 1)
@@ -99,7 +99,7 @@ def ece(confidence: npt.ArrayLike, correct: npt.ArrayLike, n_bins: int = 20) -> 
 def brier(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     """Mean squared distance between confidence and outcome."""
     values = _unit_interval(confidence)
-    return float(np.mean((values - _labels(correct, len(values))) ** 2))
+    return float(np.mean((values - outcomes(correct, len(values))) ** 2))
 
 
 def auroc(score: npt.ArrayLike, correct: npt.ArrayLike) -> float | None:
@@ -107,8 +107,8 @@ def auroc(score: npt.ArrayLike, correct: npt.ArrayLike) -> float | None:
 
     Any finite score ranks, in [0, 1] or not. None where only one class is there.
     """
-    values = _finite(score)
-    labels = _labels(correct, len(values))
+    values = finite(score)
+    labels = outcomes(correct, len(values))
     positives = int(labels.sum())
     negatives = len(labels) - positives
     if positives == 0 or negatives == 0:
@@ -126,8 +126,8 @@ def aurc(score: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     Responses that tie have no order of their own, so this is the expectation over all their
     orders: within a tie, errors arrive at the tie's own error rate.
     """
-    values = _finite(score)
-    labels = _labels(correct, len(values))
+    values = finite(score)
+    labels = outcomes(correct, len(values))
     # Negated, so that level 0 is the most confident.
     _, level, size = np.unique(-values, return_inverse=True, return_counts=True)
     error_rate = np.bincount(level, weights=~labels) / size
@@ -135,7 +135,7 @@ def aurc(score: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     return float(np.mean(errors / np.arange(1, len(values) + 1)))
 
 
-def _finite(values: npt.ArrayLike) -> Floats:
+def finite(values: npt.ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or len(array) == 0:
         raise DataError(
@@ -152,7 +152,7 @@ def _finite(values: npt.ArrayLike) -> Floats:
 
 
 def _unit_interval(values: npt.ArrayLike) -> Floats:
-    array = _finite(values)
+    array = finite(values)
     bad = np.flatnonzero((array < 0) | (array > 1))
     if len(bad):
         raise DataError(
@@ -162,7 +162,7 @@ def _unit_interval(values: npt.ArrayLike) -> Floats:
     return array
 
 
-def _labels(correct: npt.ArrayLike, n: int) -> Bools:
+def outcomes(correct: npt.ArrayLike, n: int) -> Bools:
     array = np.asarray(correct)
     if array.shape != (n,):
         raise DataError(

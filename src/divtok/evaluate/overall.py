@@ -6,18 +6,19 @@ right is compared with what each estimator says of it. Knows groups, not files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from divtok.evaluate import metrics
 from divtok.evaluate.ece_interval import EceEstimate, Rows, mean_ece_estimate
-from divtok.evaluate.mean_interval import influence_interval, problem_influence
-from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.group_rows import by_benchmark, influences, used
+from divtok.evaluate.mean_interval import influence_interval
+from divtok.evaluate.metrics import Floats
 from divtok.evaluate.protocol import Protocol, no_accuracy
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.scored_group import FROM_MAP, PRIOR_FROM, ScoreColumn, ScoredGroup, exclusions
+from divtok.evaluate.scored_group import FROM_MAP, PRIOR_FROM, ScoredGroup
 from divtok.evaluate.share_interval import share_interval
 from divtok.records import Interval
 
@@ -67,11 +68,8 @@ class Prevalence:
 def overall(groups: Sequence[ScoredGroup], protocol: Protocol | None = None) -> list[Overall]:
     """Every estimator of confidences, in the order of the groups' columns."""
     protocol = protocol or Protocol()
-    benchmarks: dict[str, list[ScoredGroup]] = {}
-    for group in groups:
-        benchmarks.setdefault(group.benchmark, []).append(group)
     names = dict.fromkeys(c.estimator for g in groups for c in g.columns if not c.ranking_only)
-    found = (_overall(name, list(benchmarks.values()), protocol) for name in names)
+    found = (_overall(name, by_benchmark(groups, name), protocol) for name in names)
     return [one for one in found if one is not None]
 
 
@@ -83,10 +81,8 @@ def prevalences(groups: Sequence[ScoredGroup]) -> list[Prevalence]:
     return [_prevalence(generator, of) for generator, of in members.items()]
 
 
-def _overall(
-    name: str, benchmarks: Sequence[Sequence[ScoredGroup]], protocol: Protocol
-) -> Overall | None:
-    found = [rows for rows in (list(_rows(name, of)) for of in benchmarks) if rows]
+def _overall(name: str, benchmarks: Sequence[Sequence[Rows]], protocol: Protocol) -> Overall | None:
+    found = [[(np.clip(values, 0.0, 1.0), y, p) for values, y, p in of] for of in benchmarks]
     rows = [one for of in found for one in of]
     if not rows:
         return None
@@ -102,7 +98,7 @@ def _overall(
         natural_ece=_mean([metrics.ece(values, y, protocol.bins) for values, y, _ in rows]),
         natural_ece_interval=true_ece.interval,
         brier=brier,
-        brier_interval=influence_interval(brier, _influences(found, errors)),
+        brier_interval=influence_interval(brier, influences(found, errors)),
         reason=true_ece.reason,
     )
 
@@ -111,46 +107,6 @@ def _true_ece(benchmarks: Sequence[Sequence[Rows]], protocol: Protocol) -> EceEs
     return mean_ece_estimate(
         benchmarks, bins=protocol.bins, resamples=protocol.resamples, seed=protocol.seed
     )
-
-
-def _rows(name: str, groups: Sequence[ScoredGroup]) -> Iterator[Rows]:
-    """What an estimator's figures rest on, group by group of one benchmark.
-
-    Problems have the same numbers in all of them.
-    """
-    used: list[tuple[Floats, Bools, list[str]]] = []
-    for group in groups:
-        column = next((c for c in group.columns if c.estimator == name), None)
-        if column is None:
-            continue
-        values, correct, kept = _used(group, column)
-        if len(values):
-            pairs = zip(group.problem_id, kept, strict=True)
-            used.append((values, correct, [p for p, keep in pairs if keep]))
-    numbers = problem_numbers([p for _, _, problems in used for p in problems])
-    ends = np.cumsum([len(values) for values, _, _ in used])
-    parts: list[Ints] = np.split(numbers, ends[:-1]) if used else []
-    for (values, correct, _), number in zip(used, parts, strict=True):
-        yield values, correct, number
-
-
-def _used(group: ScoredGroup, column: ScoreColumn) -> tuple[Floats, Bools, Bools]:
-    values = column.array()
-    kept, _ = exclusions(group.verdict, group.truncated, values)
-    return np.clip(values[kept], 0.0, 1.0), group.correct()[kept], kept
-
-
-def _influences(benchmarks: Sequence[Sequence[Rows]], values: Sequence[Floats]) -> list[Floats]:
-    """How far each problem moves the mean over groups of the means of `values`, by benchmark."""
-    groups, place, found = len(values), 0, list[Floats]()
-    for of in benchmarks:
-        problems = 1 + max(int(number.max()) for _, _, number in of)
-        total = np.zeros(problems)
-        for _, _, number in of:
-            total += problem_influence(values[place], number, problems) / groups
-            place += 1
-        found.append(total)
-    return found
 
 
 def _prevalence(generator: str, groups: Sequence[ScoredGroup]) -> Prevalence:
@@ -162,7 +118,8 @@ def _prevalence(generator: str, groups: Sequence[ScoredGroup]) -> Prevalence:
     for group in groups:
         for column in group.columns:
             if not column.ranking_only:
-                said.setdefault(column.estimator, []).append(_used(group, column)[0])
+                values, _, _ = used(group, column)
+                said.setdefault(column.estimator, []).append(np.clip(values, 0.0, 1.0))
     means = {name: np.concatenate(values) for name, values in said.items()}
     scored = np.concatenate([group.graded() for group in groups])
     numbers = problem_numbers(ids)
@@ -190,7 +147,7 @@ def _prior(groups: Sequence[ScoredGroup], name: str) -> float | None:
     found: list[tuple[float, int]] = []
     for group in groups:
         for column in group.columns:
-            if column.estimator == name and (n := len(_used(group, column)[0])):
+            if column.estimator == name and (n := len(used(group, column)[0])):
                 if column.prior is None:
                     return None
                 found.append((column.prior, n))

@@ -19,6 +19,7 @@ from divtok.evaluate.mean_interval import mean_interval
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.resampling import auroc_interval, problem_numbers
 from divtok.evaluate.scored_group import ScoreColumn, ScoredGroup, exclusions, known_verdicts
+from divtok.evaluate.selective_figures import Selective, selective_figures
 from divtok.records import Evaluation, Interval, Reason, Verdict
 
 # Such values have an order but no scale, hence no ECE.
@@ -131,6 +132,7 @@ def evaluate_estimator(
     probability = None if column.ranking_only else np.clip(scores, 0.0, 1.0)
     drawn = balanced_figures(scores, probability, correct, protocol)
     natural = _natural(scores, probability, correct, problem, protocol)
+    selective = natural.selective
     unknown = no_accuracy(verdict, truncated)
     reasons = [*([RANKING_ONLY] if column.ranking_only else []), *natural.reasons]
     reasons += [unknown] if unknown else []
@@ -151,7 +153,7 @@ def evaluate_estimator(
         natural_ece=natural.ece,
         natural_auroc=natural.auroc,
         brier=natural.brier,
-        aurc=natural.aurc,
+        aurc=selective.aurc if selective else None,
         natural_ece_interval=natural.true_ece.interval,
         natural_ece_debiased=natural.true_ece.debiased,
         natural_ece_floor=natural.true_ece.floor,
@@ -167,6 +169,13 @@ def evaluate_estimator(
         reason=Reason(kind, "; ".join(dict.fromkeys(reasons))) if reasons else None,
         beyond=None if column.beyond is None else int(np.asarray(column.beyond)[kept].sum()),
         trained_length=column.trained_length,
+        aurc_interval=selective.aurc_interval if selective else None,
+        coverage_at_1=selective.coverage_at_1 if selective else None,
+        coverage_at_1_interval=selective.coverage_at_1_interval if selective else None,
+        coverage_at_5=selective.coverage_at_5 if selective else None,
+        coverage_at_5_interval=selective.coverage_at_5_interval if selective else None,
+        coverage_at_10=selective.coverage_at_10 if selective else None,
+        coverage_at_10_interval=selective.coverage_at_10_interval if selective else None,
     )
 
 
@@ -201,7 +210,7 @@ class _Natural:
     ece: float | None = None
     brier: float | None = None
     auroc: float | None = None
-    aurc: float | None = None
+    selective: Selective | None = None
     true_ece: EceEstimate = NO_ESTIMATE
     auroc_interval: Interval | None = None
     brier_interval: Interval | None = None
@@ -233,7 +242,7 @@ def _natural(
     if len(scores) == 0:
         return _Natural(["no response was scored"])
     auroc = metrics.auroc(scores, correct)
-    aurc = metrics.aurc(scores, correct)
+    selective = selective_figures(scores, correct, problem)
     resampling = {"resamples": protocol.resamples, "seed": protocol.seed}
     reasons: list[str] = []
     auroc_span = None
@@ -245,7 +254,7 @@ def _natural(
         auroc_span = ranked.interval
         reasons += [ranked.reason] if ranked.reason else []
     if probability is None:
-        return _Natural(reasons, auroc=auroc, aurc=aurc, auroc_interval=auroc_span)
+        return _Natural(reasons, auroc=auroc, selective=selective, auroc_interval=auroc_span)
     true_ece = ece_estimate(probability, correct, problem, bins=protocol.bins, **resampling)
     reasons += [true_ece.reason] if true_ece.reason else []
     return _Natural(
@@ -253,7 +262,7 @@ def _natural(
         ece=metrics.ece(probability, correct, protocol.bins),
         brier=metrics.brier(probability, correct),
         auroc=auroc,
-        aurc=aurc,
+        selective=selective,
         true_ece=true_ece,
         auroc_interval=auroc_span,
         brier_interval=mean_interval((probability - correct) ** 2, problem),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
 
-from divtok.evaluate.mean_interval import student_t
+from divtok.evaluate.mean_interval import log_odds_interval, student_t
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.records import Interval
 
@@ -76,10 +76,8 @@ def _logit_interval(point: float, values: Floats, problems: int) -> Interval:
 
     Resampled areas are skewed towards 0.5, so their percentiles begin too high.
     """
-    error = float(values.std()) * sqrt(problems / (problems - 1)) / (point * (1 - point))
-    odds = point / (1 - point)
-    low, high = (odds * exp(sign * student_t(problems - 1) * error) for sign in (-1, 1))
-    return Interval(low=low / (1 + low), high=high / (1 + high))
+    error = float(values.std()) * sqrt(problems / (problems - 1))
+    return log_odds_interval(point, student_t(problems - 1) * error)
 
 
 def times_drawn(

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from divtok.errors import DataError
-from divtok.records import FinishReason, Reason, TheirVerdict
+from divtok.records import FinishReason, Reason, StepLabels, TheirVerdict
 
 LARGEST_SAMPLE = 2**31 - 1
 LONGEST_REASON = 300
@@ -24,7 +24,7 @@ class Imported:
 
     A response that failed is a row, too: its finish reason is "failed", its response is
     empty and `reason` says what happened. `verdicts` are those of the tool that wrote the file, its
-    main one first; their keys are empty.
+    main one first; their keys are empty, and so is that of the `labels` of its steps.
     """
 
     where: str  # "FILE, line N" or "FILE, member M"
@@ -38,6 +38,7 @@ class Imported:
     generator: str | None = None
     sample: int | None = None
     verdicts: tuple[TheirVerdict, ...] = ()
+    labels: StepLabels | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from divtok.importers.imported import (
     unknown_generator,
 )
 from divtok.importers.importer import each
-from divtok.records import Problem, TheirVerdict, Trajectory, trajectory_key
+from divtok.records import Problem, StepLabels, TheirVerdict, Trajectory, trajectory_key
 
 _ID_DIGITS = 12
 
@@ -37,16 +37,17 @@ class Before:
     problems: Sequence[tuple[Problem, str]] = ()
     trajectories: Sequence[tuple[Trajectory, str]] = ()
     verdicts: Sequence[TheirVerdict] = ()
+    labels: Sequence[StepLabels] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
     """What the rows add, and where each trajectory is in its file.
 
-    `repeated` rows were there already, word for word, and add nothing but verdicts. `doubled` ones
-    are added, though another file has the same response to the same question. `again` has the
-    places of rows that are there twice in these, and of the row that each of them repeats; they are
-    added as further samples where samples have no numbers.
+    `repeated` rows were there already, word for word, and add nothing but verdicts and labels.
+    `doubled` ones are added, though another file has the same response to the same question.
+    `again` has the places of rows that are there twice in these, and of the row that each of them
+    repeats; they are added as further samples where samples have no numbers.
     """
 
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -54,6 +55,7 @@ class Records:
     places: list[str] = field(default_factory=list[str])
     bad: list[BadRow] = field(default_factory=list[BadRow])
     verdicts: list[TheirVerdict] = field(default_factory=list[TheirVerdict])
+    labels: list[StepLabels] = field(default_factory=list[StepLabels])
     again: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     repeated: int = 0
     doubled: int = 0
@@ -80,6 +82,7 @@ def to_records(
         places=[where for _, where in added],
         bad=[row for row in found if isinstance(row, BadRow)],
         verdicts=gathering.new_verdicts,
+        labels=gathering.new_labels,
         again=gathering.again,
         repeated=gathering.repeated,
         doubled=gathering.doubled,
@@ -95,7 +98,9 @@ class _Gathering:
         self._stored = {name: problem for name, (problem, _) in self._problems.items()}
         self._trajectories = {t.key: (t, where) for t, where in before.trajectories}
         self._verdicts = {(v.key, v.scorer): v for v in before.verdicts}
+        self._labels = {labels.key: labels for labels in before.labels}
         self.new_verdicts: list[TheirVerdict] = []
+        self.new_labels: list[StepLabels] = []
         self._next_sample: dict[Group, int] = {}
         self._numbered: dict[Group, tuple[bool, str]] = {}
         self._others: dict[tuple[str, str, str], set[str]] = {}
@@ -113,8 +118,11 @@ class _Gathering:
         problem = self._problem(row)
         trajectory, is_new = self._trajectory(row, problem)
         verdicts = self._said_of(row, trajectory)
+        labels = self._labels_of(row, trajectory)
         self._verdicts |= {(v.key, v.scorer): v for v in verdicts}
         self.new_verdicts += verdicts
+        self._labels |= {one.key: one for one in labels}
+        self.new_labels += labels
         name = (problem.benchmark, problem.id)
         self._problems[name] = (problem, self._problems.get(name, (problem, row.where))[1])
         first = self._rows.setdefault(replace(row, where=""), row.where)
@@ -168,6 +176,20 @@ class _Gathering:
                     "Import the newer file alone into a new run, or use --skip-bad.",
                 )
         return [v for v in found if (v.key, v.scorer) not in self._verdicts]
+
+    def _labels_of(self, row: Imported, trajectory: Trajectory) -> list[StepLabels]:
+        """The labels of the row's steps, unless they are there already."""
+        if row.labels is None:
+            return []
+        found = replace(row.labels, key=trajectory.key)
+        there = self._labels.get(found.key)
+        if there not in (None, found):
+            raise fault(
+                row.where,
+                "the very same response had other labels of its steps before",
+                "Import the newer file alone into a new run, or use --skip-bad.",
+            )
+        return [found] if there is None else []
 
     def _trajectory(self, row: Imported, problem: Problem) -> tuple[Trajectory, bool]:
         """The row's trajectory, and whether it is new: the very same one may be there already."""

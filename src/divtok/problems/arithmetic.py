@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -169,6 +170,18 @@ def arithmetic_problems(
     return list(problems.values())
 
 
+def story_of(question: str) -> Story | None:
+    """The story that a question tells, read back; None where it is not one of these."""
+    first, *told = _SENTENCE_END.split(question)
+    found = _read(first, _START)
+    if found is None or len(told) < 2 or _read(told[-1], _QUESTION) is None:
+        return None
+    steps = tuple(step for step in map(_step_told, told[:-1]) if step is not None)
+    if len(steps) < len(told) - 1:
+        return None
+    return Story(found["name"], found["item"], int(found["n"]), steps, question)
+
+
 def _draw_story(rng: random.Random, level: Level) -> Story:
     name, item = rng.choice(NAMES), rng.choice(ITEMS)
     start = amount = _number(rng, rng.randint(3, 4))
@@ -229,3 +242,26 @@ def _equations(start: int, steps: tuple[Step, ...]) -> Iterator[Equation]:
         sign: Literal["+", "-"] = "+" if step.operation in ("add", "add_lots") else "-"
         amount += change if sign == "+" else -change
         yield Equation(before, sign, change, amount)
+
+
+_SENTENCE_END = re.compile(r"(?<=\.) ")
+_BLANKS = {"name": "[A-Z][a-z]+", "item": "[a-z]+", "n": r"\d+", "a": r"\d+", "b": r"\d+"}
+
+
+def _read(sentence: str, wordings: Sequence[str]) -> dict[str, str] | None:
+    """What stands in the blanks of the wording that a sentence has."""
+    for wording in wordings:
+        pattern = re.escape(wording).replace(r"\{", "{").replace(r"\}", "}")
+        groups = {name: f"(?P<{name}>{what})" for name, what in _BLANKS.items()}
+        found = re.fullmatch(pattern.format(**groups), sentence)
+        if found is not None:
+            return found.groupdict()
+    return None
+
+
+def _step_told(sentence: str) -> Step | None:
+    for operation, wordings in _SENTENCES.items():
+        found = _read(sentence, wordings)
+        if found is not None:
+            return Step(operation, int(found["a"]), int(found.get("b", 0)))
+    return None

@@ -139,6 +139,20 @@ def few_ticks(ax: Axes, axis: Literal["x", "y"], most: int) -> None:
     chosen.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
 
 
+def log_ticks(ax: Axes) -> None:
+    """A logarithmic x axis with plain numbers: 1, 2, 5, 10 and so on."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain_number))
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _plain_number(value: float, _: int | None) -> str:
+    return f"{value:,g}"
+
+
 def turn_if_wide(ax: Axes, names: Sequence[str], *, room: float) -> None:
     """Set the x axis's names upright where the longest is wider than its `room` in inches.
 

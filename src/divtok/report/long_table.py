@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from divtok.evaluate.protocol import Protocol
 from divtok.evaluate.scored_group import EXCLUSION_REASONS
+from divtok.evaluate.selective import COVERAGES
 from divtok.records import Evaluation
 from divtok.report.tables import Cell, Kind, ReportColumn, ReportRow, ReportTable
 
@@ -20,8 +21,8 @@ def long_table(
     rows = tuple(_long_row(e) for e in evaluations)
     caption = (
         f"ece, auroc and their sd: {protocol.describe()}; sd over draws. natural_*, brier, aurc,"
-        f" mean_confidence and share_right: every scored response; low and high bound a 95 %"
-        f" interval, problems resampled"
+        f" coverage_at_*, mean_confidence and share_right: every scored response; low and high"
+        f" bound a 95 % interval, problems resampled"
         f" ({protocol.resamples} times, seed {protocol.seed}). Chance makes a measured ECE too"
         f" large: debiased, low and high are about the true one, and floor is what a perfectly"
         f" calibrated estimator would show."
@@ -42,7 +43,9 @@ _LONG_KEYS = (
     "natural_ece", "natural_ece_debiased", "natural_ece_low", "natural_ece_high",
     "natural_ece_floor",
     "natural_auroc", "natural_auroc_low", "natural_auroc_high",
-    "brier", "brier_low", "brier_high", "mean_confidence", "share_right", "aurc",
+    "brier", "brier_low", "brier_high", "mean_confidence", "share_right",
+    "aurc", "aurc_low", "aurc_high",
+    *(f"{name}{end}" for name in COVERAGES for end in ("", "_low", "_high")),
     "excluded", *(f"excluded_{r}" for r in EXCLUSION_REASONS), "clipped",
     "beyond", "trained_length", "reason",
 )  # fmt: skip
@@ -51,7 +54,7 @@ _LONG_KEYS = (
 def _long_row(e: Evaluation) -> ReportRow:
     cells: dict[str, Cell] = {f"excluded_{r}": e.excluded_by.get(r) for r in EXCLUSION_REASONS}
     cells["params"] = json.dumps(dict(e.params), sort_keys=True) if e.params else None
-    for metric in ("natural_ece", "natural_auroc", "brier"):
+    for metric in ("natural_ece", "natural_auroc", "brier", "aurc", *COVERAGES):
         interval = getattr(e, f"{metric}_interval")
         for end in ("low", "high"):
             cells[f"{metric}_{end}"] = None if interval is None else getattr(interval, end)

@@ -77,7 +77,7 @@ def overview_table(
         ranked = name not in supervised()
         rows.append(ReportRow((label(name, labels), *natural, *means), ranked=ranked))
     responses = sum(members[0].n for members in groups.values())
-    over = "" if len(groups) == 1 else f"Means over {_all_groups(groups)}. "
+    over = "" if len(groups) == 1 else f"Means over {all_groups(groups)}. "
     accuracies = [members[0].accuracy for members in groups.values()]
     right = mean_of(accuracies)
     caption = f"{over}{responses:,} responses"
@@ -106,7 +106,7 @@ def overview_table(
     return ReportTable("Overview", columns, tuple(rows), caption, shared, ranked_in="column")
 
 
-def _all_groups(groups: Mapping[tuple[str, str], object]) -> str:
+def all_groups(groups: Mapping[tuple[str, str], object]) -> str:
     sizes = [len({key[i] for key in groups}) for i in (1, 0)]
     names = (("generator", "generators"), ("benchmark", "benchmarks"))
     counts = [f"{n} {name[n > 1]}" for n, name in zip(sizes, names, strict=True)]

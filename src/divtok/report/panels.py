@@ -84,7 +84,10 @@ class LineSeries:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart. `mark` is a place on the x axis to point out; `reason` says why it is empty."""
+    """One chart. `mark` is a place on the x axis to point out; `reason` says why it is empty.
+
+    With `log_x` doubling is the same distance everywhere; it has no named places.
+    """
 
     title: str
     x_label: str
@@ -95,6 +98,7 @@ class Panel:
     x_ticks: tuple[tuple[float, str], ...] | None = None
     y_range: tuple[float, float] | None = None
     reason: str | None = None
+    log_x: bool = False
 
     def __post_init__(self) -> None:
         for kind in ("label", "look"):
@@ -122,6 +126,8 @@ class Panel:
         ax.margins(x=0.03)
         style.few_ticks(ax, "x", max(2, min(7, int(inches / (self._number_width() + 0.08)))))
         style.few_ticks(ax, "y", 6)
+        if self.log_x:
+            style.log_ticks(ax)
         if not self.has_values:
             style.note(ax, self.reason or "no values", inches=0.85 * inches)
         for place, line in enumerate(self.lines):
@@ -286,7 +292,7 @@ def _y_axis(panel: Panel) -> tuple[Any, ...]:
 
 
 def _x_axis(panel: Panel) -> tuple[Any, ...]:
-    return panel.x_label, panel.x_ticks
+    return panel.x_label, panel.x_ticks, panel.log_x
 
 
 def _same(axis: Callable[[Panel], tuple[Any, ...]], one: Panel, other: Panel | None) -> bool:

@@ -112,6 +112,25 @@ def trajectory_text(
             _legend(text, means_divergent(theta), brackets, divergent=True)
         _legend(text, means_unexpected(guard), brackets, unexpected=True)
     text.append("\n")
+    return text.append_text(_marked_tokens(found, brackets))
+
+
+def tokens_text(
+    tokens: Sequence[str],
+    jsd_bits: npt.ArrayLike,
+    theta: float,
+    *,
+    reasoning: npt.ArrayLike | None = None,
+    excess: npt.ArrayLike | None = None,
+    guard: float = GUARD,
+    brackets: bool = False,
+) -> Text:
+    """The coloured tokens alone, as `trajectory_text` shows them."""
+    return _marked_tokens(_tokens(tokens, jsd_bits, theta, reasoning, excess, guard), brackets)
+
+
+def _marked_tokens(found: _Tokens, brackets: bool) -> Text:
+    text = Text(overflow="fold")
     for token, bits, _, divergent, unexpected in found:
         text.append_text(
             token_text(token, bits, divergent=divergent, unexpected=unexpected, brackets=brackets)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from divtok.config.made_with import divtok_version
 from divtok.config.run import RunConfig
-from divtok.decide.offer import Offer, answers_of, offer_of, policy_of
+from divtok.decide.offer import Offer, answers_of, how_scored, offer_of, policy_of
 from divtok.decide.policy import Below, HowScored
 from divtok.decide.policy_file import save_policy
 from divtok.errors import DataError, StoreError, UsageError
-from divtok.evaluate.scored_group import PRIOR_FROM, ScoreColumn, ScoredGroup, by_generator
+from divtok.evaluate.scored_group import ScoredGroup, by_generator
 from divtok.progress import say
 from divtok.score.prior import same_share
 from divtok.stages.evaluate import groups_of
@@ -53,7 +53,7 @@ def decide(
         policy = policy_of(
             offer,
             answers,
-            _how_scored(run, config, writer, of, name),
+            _how_scored(run, of, name),
             generator=writer,
             below=below,
             to=to,
@@ -78,27 +78,14 @@ def keep(run: Run, offers: Mapping[str, Offer]) -> dict[str, Offer]:
     return found
 
 
-def _how_scored(
-    run: Run, config: RunConfig, generator: str, groups: Sequence[ScoredGroup], estimator: str
-) -> HowScored:
-    """What the generator's confidences were made with, the same on all benchmarks."""
-    columns = [next(c for c in group.columns if c.estimator == estimator) for group in groups]
-    first, own = columns[0], [_own_params(column) for column in columns]
-    if any(
-        params != own[0] or not same_share(c.prior, first.prior)
-        for params, c in zip(own, columns, strict=True)
-    ):
+def _how_scored(run: Run, groups: Sequence[ScoredGroup], estimator: str) -> HowScored:
+    """What a generator's confidences were made with, the same on all benchmarks."""
+    first, *others = (how_scored(group, estimator) for group in groups)
+    if any(o.params != first.params or not same_share(o.prior, first.prior) for o in others):
         raise DataError(
             f"The confidences of '{estimator}' in {run.path} are made otherwise on each benchmark "
             "(a share of right answers, or parameters of their own), so that no threshold means "
             "the same on all of them.",
             next_step="Score the run without it (score.prior=null), or with another estimator.",
         )
-    pair = config.scored_pairs()[generator]
-    return HowScored(estimator, own[0], config.score.tokens, pair, first.prior)
-
-
-def _own_params(column: ScoreColumn) -> dict[str, float | int | str | bool]:
-    """Without what evaluation adds to them, and what is kept beside them."""
-    added = ("prior", PRIOR_FROM, "tokens")
-    return {name: value for name, value in column.params.items() if name not in added}
+    return first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from divtok.stages.export import format_of, write_rows
+from divtok.stages.export import write_file
 from divtok.stages.facts import Cells
 from divtok.stages.policies import Applied, Decided
 from divtok.stages.rows import Column
@@ -19,13 +19,13 @@ COLUMNS = (
     Column("action", "word"),
     Column("reason", "foreign"),
     Column("to", "foreign"),
-    Column("correct", "word"),
+    Column("correct", "truth"),
 )
 
 
 def write_decisions(applied: Applied, out: Path) -> int:
     """Write a row for each response; gives how many."""
-    write_rows(COLUMNS, [[_cells(row) for row in applied.rows]], out, format_of(out, None))
+    write_file(out, COLUMNS, [[_cells(row) for row in applied.rows]])
     return len(applied.rows)
 
 
@@ -41,5 +41,5 @@ def _cells(row: Decided) -> Cells:
         "action": row.decision.action,
         "reason": str(row.decision.reason),
         "to": row.decision.to,
-        "correct": None if row.correct is None else str(row.correct).lower(),
+        "correct": row.correct,
     }

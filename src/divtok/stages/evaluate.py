@@ -123,9 +123,13 @@ def results_of(run: Run, config: RunConfig) -> Results:
 
 def groups_of(run: Run, config: RunConfig) -> list[ScoredGroup]:
     """Every benchmark x generator of the run, rows in order of problem and sample."""
+    return groups_and_left_out(run, config)[0]
+
+
+def groups_and_left_out(run: Run, config: RunConfig) -> tuple[list[ScoredGroup], list[LeftOut]]:
+    """The groups, and how many rows count in none of them."""
     responses = stored_responses(run)
-    groups, _ = _groups(run, config, responses, counts_of(run, config, responses))
-    return groups
+    return _groups(run, config, responses, counts_of(run, config, responses))
 
 
 def evaluate_groups(groups: Sequence[ScoredGroup], config: RunConfig) -> list[Evaluation]:
@@ -197,7 +201,7 @@ def _groups(
     members: dict[Group, list[Response]] = {}
     for response in responses.values():
         members.setdefault(response.group, []).append(response)
-    members = dict(sorted(members.items(), key=partial(_group_place, config)))
+    members = dict(sorted(members.items(), key=partial(group_place, config)))
     kept = {
         group: [r for r in rows if not r.failed and not grades[r.key].missing]
         for group, rows in members.items()
@@ -231,7 +235,7 @@ def _groups(
     return groups, left_out
 
 
-def _group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, int]:
+def group_place(config: RunConfig, item: tuple[Group, object]) -> tuple[int, int]:
     """In the order of the config, however the run has grown; what it does not name comes last."""
     (benchmark, generator), _ = item
     orders = (config.generators or (), config.benchmarks or ())

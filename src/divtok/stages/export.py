@@ -56,28 +56,29 @@ def export(
             f"The run {run.path} has no responses.",
             next_step="Make some with 'divtok generate', or bring some with 'divtok import'.",
         )
-    write_rows(rows.columns, rows.batches(), out, kind, put=put)
+    with destination(out, put) as write:
+        _write_rows(kind, rows.columns, rows.batches(), write)
     return len(rows)
 
 
-def write_rows(
-    columns: Sequence[Column],
-    batches: Iterable[list[Cells]],
-    out: Path | None,
-    kind: Format,
-    *,
-    put: Put = lambda _: None,
+def write_file(out: Path, columns: Sequence[Column], batches: Iterable[list[Cells]]) -> None:
+    """Other rows than those of a run, in the format that the ending of `out` says."""
+    kind = format_of(out, None)
+    with destination(out, lambda _: None) as write:
+        _write_rows(kind, columns, batches, write)
+
+
+def _write_rows(
+    kind: Format, columns: Sequence[Column], batches: Iterable[list[Cells]], write: Put
 ) -> None:
-    """Write rows with these columns to `out`, or `put` them piece by piece where it is None."""
-    with destination(out, put) as write:
-        if kind is Format.PARQUET:
-            _write_parquet(columns, batches, write)
-            return
-        line = csv_line if kind is Format.CSV else _json_line
-        if kind is Format.CSV:
-            write(csv_row([column.name for column in columns]).encode())
-        for batch in batches:
-            write("".join(line(columns, row) for row in batch).encode())
+    if kind is Format.PARQUET:
+        _write_parquet(columns, batches, write)
+        return
+    line = csv_line if kind is Format.CSV else _json_line
+    if kind is Format.CSV:
+        write(csv_row([column.name for column in columns]).encode())
+    for batch in batches:
+        write("".join(line(columns, row) for row in batch).encode())
 
 
 def format_of(out: Path | None, given: Format | None) -> Format:
@@ -119,12 +120,12 @@ def csv_line(columns: Sequence[Column], row: Cells) -> str:
 
 
 def csv_cell(column: Column, value: Any) -> Any:
-    """Foreign text such that no spreadsheet runs it, tokens as JSON; what is missing is empty."""
+    """Foreign text such that no spreadsheet runs it, lists as JSON; what is missing is empty."""
     if value is None:
         return ""
     if column.kind == "foreign":
         return csv_text(value)
-    return json_text(value) if column.kind == "tokens" else value
+    return json_text(value) if column.kind in ("tokens", "words", "truth") else value
 
 
 def csv_row(cells: Iterable[Any], delimiter: str = ",") -> str:

@@ -214,7 +214,7 @@ def _with_protocol(
 
 
 def _forget_unfinished(run: Run) -> None:
-    """Drop the section of a file whose trajectories were never stored, and its verdicts."""
+    """Drop the section of a file whose trajectories were never stored, with verdicts and labels."""
     stored = run.manifest()
     if stored is None:
         return
@@ -222,6 +222,8 @@ def _forget_unfinished(run: Run) -> None:
     rows = len(keys)
     if any(key not in keys for key, _ in run.verdicts.keys()):  # noqa: SIM118
         run.verdicts.replace([v for v in run.verdicts.read() if v.key in keys])
+    if any(key not in keys for (key,) in run.step_labels.keys()):  # noqa: SIM118
+        run.step_labels.replace([s for s in run.step_labels.read() if s.key in keys])
     kept = {
         name: section
         for name, section in stored.items()
@@ -279,7 +281,7 @@ def _before(run: Run, trajectories: Sequence[Trajectory]) -> Before:
     first = {(t.benchmark, t.problem_id): where for t, where in reversed(placed)}
     problems = [p for p in run.problems.read() if (p.benchmark, p.id) in first]
     placed_problems = [(p, first[p.benchmark, p.id]) for p in problems]
-    return Before(placed_problems, placed, run.verdicts.read())
+    return Before(placed_problems, placed, run.verdicts.read(), run.step_labels.read())
 
 
 def _new(
@@ -342,7 +344,8 @@ def _after(before: Before, new: _New) -> Before:
     places |= {(p.benchmark, p.id): where for p, where in before.problems}
     problems = [(p, places[p.benchmark, p.id]) for p in new.problems]
     verdicts = [*before.verdicts, *new.records.verdicts]
-    return Before(problems, [*before.trajectories, *added], verdicts)
+    labels = [*before.labels, *new.records.labels]
+    return Before(problems, [*before.trajectories, *added], verdicts, labels)
 
 
 def _store(run: Run, new: _New, read: Mapping[Path, str]) -> ImportedFile:
@@ -351,6 +354,8 @@ def _store(run: Run, new: _New, read: Mapping[Path, str]) -> ImportedFile:
     run.problems.replace(new.problems)
     if new.records.verdicts:
         run.verdicts.append(new.records.verdicts)
+    if new.records.labels:
+        run.step_labels.append(new.records.labels)
     run.write_manifest({**(run.manifest() or {}), FILE_SECTION + new.name: new.section})
     run.trajectories.append(new.records.trajectories)
     return ImportedFile(

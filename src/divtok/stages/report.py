@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping
 
 from divtok.config.run import RunConfig
 from divtok.evaluate.fit import ThetaFit
+from divtok.report.cascade import cascade_part
 from divtok.report.decisions import decisions_part
 from divtok.report.part import Part
+from divtok.report.selective import selective_part
 from divtok.report.write import write_report
+from divtok.stages.cascade import cascade_in
 from divtok.stages.evaluate import Results, protocol_of, results_of
+from divtok.stages.mistakes import mistakes_report
 from divtok.stages.report_age import note_report
+from divtok.stages.vote import votes_part_of
 from divtok.store.run import Run
 
 
@@ -40,10 +45,17 @@ def report(
 
 def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
     """What the report says beyond calibration, in the order of its page; each where it can be."""
-    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [_decisions]
+    makers: list[Callable[[Run, RunConfig, Results], Part | None]] = [
+        lambda _run, _config, found: selective_part(found.groups),
+        lambda _run, _config, found: decisions_part(found.groups),
+        votes_part_of,
+        _cascade,
+        mistakes_report,
+    ]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
 
 
-def _decisions(run: Run, config: RunConfig, found: Results) -> Part | None:
-    return decisions_part(found.groups)
+def _cascade(run: Run, config: RunConfig, found: Results) -> Part | None:
+    between = cascade_in(config, found)
+    return None if between is None else cascade_part(between)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 # "foreign": text of models, servers and files. "word": ours.
-Kind = Literal["foreign", "word", "number", "whole", "tokens"]
+Kind = Literal["foreign", "word", "number", "whole", "tokens", "truth", "words"]
 
 SUSPECTS = "suspect_tokens"
 UNEXPECTED = "unexpected_count"
@@ -167,6 +167,8 @@ _TYPES: dict[Kind, Any] = {
     "number": pa.float64(),
     "whole": pa.int64(),
     "tokens": pa.list_(_SUSPECT_TYPE),
+    "truth": pa.bool_(),
+    "words": pa.list_(pa.string()),
 }
 
 

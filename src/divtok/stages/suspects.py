@@ -25,7 +25,7 @@ from divtok.stages.readers import reader_tokenizer
 from divtok.stages.stored import counting, scored_traces
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
-from divtok.trace.spans import token_texts, token_texts_at
+from divtok.trace.spans import token_texts_at, token_texts_of
 
 Suspect = dict[str, Any]  # position, text, jsd_bits
 
@@ -44,11 +44,21 @@ class _Found:
 
 
 class Texts:
-    """The texts of tokens in the tokenizer of the model that read them; each is loaded once."""
+    """The texts of tokens in the tokenizer of the model that read them; each is loaded once.
 
-    def __init__(self, config: RunConfig, tell: Callable[[str], None]) -> None:
-        self._config, self._tell = config, tell
+    `without` is what to say where there are none.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        tell: Callable[[str], None],
+        *,
+        without: str = "Divergent tokens have positions and no texts",
+    ) -> None:
+        self._config, self._tell, self._without = config, tell, without
         self._tokenizers: dict[str, Any] = {}
+        self._decoded: dict[str, dict[int, str]] = {}
         self._told: set[str] = set()
 
     def ids(
@@ -68,6 +78,11 @@ class Texts:
         self._say_once(DataError(what))
         return None
 
+    def all(self, reader: str, ids: Sequence[int], text: str) -> list[str]:
+        """The text of every token of a response."""
+        decoded = self._decoded.setdefault(reader, {})
+        return token_texts_of(self.tokenizer(reader), ids, text, decoded)
+
     def tokenizer(self, reader: str) -> Any:
         if reader not in self._tokenizers:
             try:
@@ -81,7 +96,7 @@ class Texts:
         if why.what not in self._told:
             self._told.add(why.what)
             step = "" if why.next_step is None else f" {why.next_step}"
-            self._tell(f"Divergent tokens have positions and no texts: {why.what}{step}")
+            self._tell(f"{self._without}: {why.what}{step}")
 
 
 class Suspects:
@@ -140,4 +155,4 @@ def all_texts(
 ) -> list[str] | None:
     """The text of every token of a response; None where it cannot be known."""
     ids = texts.ids(trace.p, text, given, trace)
-    return None if ids is None else token_texts(texts.tokenizer(trace.p), ids)
+    return None if ids is None else texts.all(trace.p, ids, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from divtok.config.run import RunConfig
 from divtok.evaluate.metrics import Ints
 from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.votes import NO_ANSWER
-from divtok.grade.grader import GRADERS, Case, Compare
-from divtok.grade.judgement import Judgement
+from divtok.grade.same_answers import SameAnswers
 from divtok.protocols.extract import find_answer_by
 from divtok.protocols.protocol import PROTOCOLS
 from divtok.records import Verdict
@@ -46,83 +45,34 @@ def votes_of(responses: Iterable[Response], numbers: Mapping[str, int]) -> Votes
 
 
 def answer_numbers(
-    run: Run, config: RunConfig, responses: Mapping[str, Response]
+    run: Run,
+    config: RunConfig,
+    responses: Mapping[str, Response],
+    texts: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """The number of each response's answer, by key: equal within a problem where answers are.
 
-    `responses` are those of the run by key. An answer takes the number of the first one before it,
-    in order of samples, that it is equal to. Answers of different problems or generators are never
-    compared.
+    `responses` are those of the run by key, and `texts` their answers where they are at hand. An
+    answer takes the number of the first one before it, in order of samples, that it is equal to.
+    Answers of different problems or generators are never compared.
     """
-    answers = _answers(run, config, responses)
+    answers = answer_texts(run, config, responses) if texts is None else texts
     problems: dict[tuple[str, str, str], list[Response]] = {}
     for response in sorted(responses.values(), key=lambda r: r.sample):
         where = (response.benchmark, response.generator, response.problem_id)
         problems.setdefault(where, []).append(response)
     found: dict[str, int] = {}
     with ExitStack() as stack:
-        same = _Same(config, stack)
+        same = SameAnswers(stack, config.grade.workers, config.grade.time_limit)
         for (benchmark, _, _), rows in problems.items():
-            firsts: list[str] = []
-            for response in rows:
-                text = answers.get(response.key)
-                found[response.key] = (
-                    NO_ANSWER if text is None else same.number(benchmark, text, firsts)
-                )
+            texts_of = [answers.get(response.key) for response in rows]
+            numbers = same.numbers(config.grader_for(benchmark), texts_of)
+            for response, number in zip(rows, numbers, strict=True):
+                found[response.key] = NO_ANSWER if number is None else number
     return found
 
 
-@dataclass(slots=True)
-class _Same:
-    """Whether two answers are the same; each grader is opened once, each pair compared once."""
-
-    config: RunConfig
-    stack: ExitStack
-    graders: dict[str, str] = field(default_factory=dict[str, str])  # by benchmark
-    opened: dict[str, Compare | None] = field(default_factory=dict[str, Compare | None])
-    known: dict[tuple[str, str, str], bool] = field(
-        default_factory=dict[tuple[str, str, str], bool]
-    )
-
-    def number(self, benchmark: str, text: str, firsts: list[str]) -> int:
-        """The place of the answer among the different ones so far; a new one is added to them."""
-        if text in firsts:
-            return firsts.index(text)
-        for place, first in enumerate(firsts):
-            if self(benchmark, first, text):
-                return place
-        firsts.append(text)
-        return len(firsts) - 1
-
-    def __call__(self, benchmark: str, first: str, text: str) -> bool:
-        if benchmark not in self.graders:
-            self.graders[benchmark] = self.config.grader_for(benchmark)
-        grader = self.graders[benchmark]
-        pair = (grader, first, text)
-        if pair not in self.known:
-            self.known[pair] = self._compared(grader, first, text)
-        return self.known[pair]
-
-    def _compared(self, grader: str, first: str, text: str) -> bool:
-        compare = self._compare(grader)
-        if compare is None:
-            return False
-        case = Case(gold=first, answer=text, time_limit=self.config.grade.time_limit)
-        judging = compare(case)
-        judgement = judging if isinstance(judging, Judgement) else judging.result()
-        return judgement.verdict == Verdict.CORRECT
-
-    def _compare(self, name: str) -> Compare | None:
-        """None for a grader that two answers cannot be given to."""
-        if name not in self.opened:
-            grader = GRADERS.get(name)
-            usable = grader.compares_answers and grader.options is None
-            workers = self.config.grade.workers
-            self.opened[name] = self.stack.enter_context(grader.opened(workers)) if usable else None
-        return self.opened[name]
-
-
-def _answers(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, str]:
+def answer_texts(run: Run, config: RunConfig, responses: Mapping[str, Response]) -> dict[str, str]:
     """The text of each response's answer: as the grades have it, otherwise from the response."""
     voting = {key for key, r in responses.items() if not r.failed and not r.truncated}
     found: dict[str, str] = {}

@@ -24,6 +24,7 @@ from divtok.records import (
     Evaluation,
     Grade,
     Problem,
+    StepLabels,
     TheirVerdict,
     Trace,
     Trajectory,
@@ -68,6 +69,7 @@ class Run:
         self.trajectories: Table[Trajectory] = self.table(schema.TRAJECTORIES)
         self.calls: Table[Call] = self.table(schema.CALLS)
         self.verdicts: Table[TheirVerdict] = self.table(schema.VERDICTS)
+        self.step_labels: Table[StepLabels] = self.table(schema.STEP_LABELS)
         self.grades: Table[Grade] = self.table(schema.GRADES)
         self.traces: Table[Trace] = self.table(schema.traces())
         self.counts: Table[Counts] = self.table(schema.COUNTS)

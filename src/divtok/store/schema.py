@@ -17,6 +17,7 @@ from divtok.records import (
     FloatArray,
     Grade,
     Problem,
+    StepLabels,
     TheirVerdict,
     Trace,
     TraceStatus,
@@ -129,6 +130,13 @@ VERDICTS = Layout(
     ),
 )
 
+STEP_LABELS = Layout(
+    "step_labels",
+    StepLabels,
+    ("key",),
+    (text("key"), whole("first_wrong"), ids("starts"), ids("stops")),
+)
+
 _TRACE_COLUMNS = (
     text("key"),
     text("p"),
@@ -229,5 +237,12 @@ EVALUATIONS = Layout(
         whole("beyond", nullable=True),
         whole("trained_length", nullable=True, unit="tokens"),
         whole("fallbacks", nullable=True, unit="responses"),
+        interval("aurc_interval"),
+        fraction("coverage_at_1"),
+        interval("coverage_at_1_interval"),
+        fraction("coverage_at_5"),
+        interval("coverage_at_5_interval"),
+        fraction("coverage_at_10"),
+        interval("coverage_at_10_interval"),
     ),
 )

@@ -147,6 +147,21 @@ def token_texts_at(tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence
     return [_text_at(tokenizer, ids, position) for position in positions]
 
 
+def token_texts_of(
+    tokenizer: Tokenizer, ids: Sequence[int], text: str, known: dict[int, str]
+) -> list[str]:
+    """`token_texts` of a response whose text is known, for many of them: mostly much quicker.
+
+    Where the tokens decoded one by one spell the text, nothing was lost. `known` keeps what was
+    decoded for the next response of the same tokenizer.
+    """
+    for token in ids:
+        if token not in known:
+            known[token] = _decode(tokenizer, [token], False)
+    texts = [known[token] for token in ids]
+    return texts if text in "".join(texts) else token_texts(tokenizer, ids)
+
+
 def _text_at(tokenizer: Tokenizer, ids: Sequence[int], position: int) -> str:
     before, after = _BEFORE, _AFTER
     while True:
