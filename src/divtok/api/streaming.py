@@ -101,7 +101,7 @@ def stream(
         >>> question = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
         >>> events = list(divtok.stream(question, pair=pair, temperature=0))
         >>> "".join(event.text for event in events)
-        '421 plus 130 is 551.\\nThe answer is \\\\boxed{551}.<|im_end|>'
+        '421 + 130 = 551.\\nThe answer is \\\\boxed{551}.<|im_end|>'
         >>> [event.text for event in events if event.held]
         ['5', '5', '1', '<|im_end|>']
         >>> events[-1].confidence["dtc_lin"] == events[-1].result.value
