@@ -40,6 +40,7 @@ SECTIONS = {
         *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
         *("vote", "Vote", "cascade", "Cascade", "suspect_steps", "SuspectStep"),
     ),
+    "While a response is written": ("RunningResults", "acceptance", "Acceptance"),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
     "Records": (

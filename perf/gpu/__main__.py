@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from divtok.errors import EXIT_ERROR, EXIT_OK, EXIT_PARTIAL
-from perf.gpu import kernels, reading, speed, whole_run, writing
+from perf.gpu import kernels, reading, speculative, speed, whole_run, writing
 from perf.gpu.findings import PATH, Finding, Report
 from perf.machine import describe
 
@@ -28,6 +28,7 @@ CHECKS: dict[str, Check] = {
     "head stage": speed.heads,
     "pair": speed.pair,
     "generation": speed.generation,
+    "speculative": speculative.check,
 }
 
 

@@ -11,6 +11,7 @@ NAME = "gpu"
 SPEED = {
     "pair": "Reading, tokens a second:",
     "generation": "Writing, seconds:",
+    "speculative": "Writing and tracing, tokens a second; `k` tokens are drafted in a round:",
     "head stage": "The output layers of both models and all numbers of a token:",
 }
 CHECKS = {

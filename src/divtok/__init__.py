@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.api.votes import vote
+    from divtok.decide.accepted import Acceptance, acceptance
     from divtok.decide.chosen import Vote
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     )
     from divtok.score.registry import estimator
     from divtok.score.suspicion import SuspectStep
+    from divtok.stages.running import RunningResults
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Cascade": "divtok.api.cascade",
+    "Acceptance": "divtok.decide.accepted",
     "Confidence": "divtok.records",
     "Confidences": "divtok.api.batch",
     "Decision": "divtok.decide.policy",
@@ -85,6 +88,7 @@ _HOME = {
     "Result": "divtok.api.result",
     "RiskCoverage": "divtok.evaluate.selective",
     "Run": "divtok.api.run",
+    "RunningResults": "divtok.stages.running",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "StreamEvent": "divtok.api.streaming",
@@ -95,6 +99,7 @@ _HOME = {
     "Trajectory": "divtok.records",
     "Verdict": "divtok.records",
     "Vote": "divtok.decide.chosen",
+    "acceptance": "divtok.decide.accepted",
     "aconfidences": "divtok.api.batch",
     "ask_until": "divtok.api.drawing",
     "aurc": "divtok.api.selective",
@@ -132,6 +137,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Acceptance",
     "Cascade",
     "Confidence",
     "Confidences",
@@ -150,6 +156,7 @@ __all__ = [
     "Result",
     "RiskCoverage",
     "Run",
+    "RunningResults",
     "Sampling",
     "ServerPair",
     "StreamEvent",
@@ -160,6 +167,7 @@ __all__ = [
     "Trajectory",
     "Verdict",
     "Vote",
+    "acceptance",
     "aconfidences",
     "ask_until",
     "aurc",

@@ -36,11 +36,12 @@ def setup_for(model: str = TINY, **changes: Any) -> EngineSetup:
 
 def test_the_engines_that_ship() -> None:
     found = {engine.name: engine for engine in ENGINES}
-    assert {"transformers", "vllm", "api", "imported"} <= found.keys()
+    assert {"transformers", "speculative", "vllm", "api", "imported"} <= found.keys()
     assert all(ENGINES.get(name) is engine for name, engine in found.items())
     assert all(engine.summary.endswith(".") for engine in found.values())
     assert {name: e.weights_here for name, e in found.items()} == {
         "transformers": True,
+        "speculative": True,
         "vllm": True,
         "api": False,
         "imported": False,

@@ -108,6 +108,35 @@ def test_a_row_that_has_stopped_grows_no_more_and_disturbs_nobody() -> None:
         assert rows.positions.tolist() == [len(row) for row in known.rows]
 
 
+@pytest.mark.parametrize("flash", [True, False], ids=["flash", "masked"])
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("lengths", [[5, 2, 9], [4, 4, 4]], ids=["uneven", "even"])
+def test_several_tokens_of_each_row_and_some_taken_back(
+    flash: bool, window: int | None, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROOM", 4)
+    if flash:
+        as_on_a_gpu(monkeypatch)
+    rows, known = begin(lengths, [0, 1, 2])
+    place = rows.positions.data_ptr()
+    for step, tokens in enumerate((3, 1, 6, 2, 2)):
+        rows.make_room(tokens)
+        query, key, value = heads_of(rows.count * tokens, seed=30 + step)
+        found = rows(0, query, key, value, scaling=0.3, window=window)
+        parts = [x.unflatten(0, (rows.count, tokens)) for x in (query, key, value, found)]
+        for token in range(tokens):
+            q, k, v, ours = (x[:, token] for x in parts)
+            for row, pair in zip(known.rows, zip(k, v, strict=True), strict=True):
+                row.append(pair)
+            torch.testing.assert_close(ours, known.attend(q, window), atol=1e-12, rtol=1e-12)
+        kept = [tokens - tokens * row // 2 for row in range(rows.count)]  # all, some, none
+        for row, more in enumerate(kept):
+            known.rows[row] = known.rows[row][: len(known.rows[row]) - tokens + more]
+        rows.move(torch.tensor(kept), [len(row) for row in known.rows])
+        assert rows.positions.tolist() == [len(row) for row in known.rows]
+    assert rows.positions.data_ptr() == place, "a recorded step finds it there"
+
+
 @pytest.mark.parametrize("name", ["Qwen2", "Gemma3Text"])
 def test_whole_responses_are_the_same_by_flash_attention(name: str, tokenizer: Any) -> None:
     loaded = small_model(name, tokenizer)

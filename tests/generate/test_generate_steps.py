@@ -214,7 +214,7 @@ def test_what_a_recorded_step_reads_stays_in_its_place(
 
     usual = steps.Writer.__init__
     monkeypatch.setattr(steps.Writer, "__init__", replayed)
-    monkeypatch.setattr(steps, "_Recorded", Replayed)
+    monkeypatch.setattr(steps, "Recorded", Replayed)
     assert decode(loaded, asks, OPEN) == expected
     assert made[0].recorded > 1
 
@@ -370,21 +370,21 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("set_sync_debug_mode", lambda mode: None),
     ):
         monkeypatch.setattr(torch.cuda, name, fake)
-    record = steps._Recorded._record
+    record = steps.Recorded._record
 
     def with_replay(self: Any, tokens: Any) -> Any:
         graph = record(self, tokens)
         if graph is not None:
-            graph.again = lambda: self._logits.copy_(self._step(self._tokens))
+            graph.again = lambda: self._result.copy_(self._step(self._tokens))
         return graph
 
     def recording(writer: Any, loaded: Any) -> None:
         usual(writer, loaded)
-        if loaded.model not in steps._unrecordable:
-            writer._step = steps._Recorded(writer._next, loaded.model, loaded.device)
+        if loaded.model not in steps.unrecordable:
+            writer._step = steps.Recorded(writer._next, loaded.model, loaded.device)
 
     usual = steps.Writer.__init__
-    monkeypatch.setattr(steps._Recorded, "_record", with_replay)
+    monkeypatch.setattr(steps.Recorded, "_record", with_replay)
     monkeypatch.setattr(steps.Writer, "__init__", recording)
     monkeypatch.setattr(
         steps.Writer, "should_close_up", lambda writer, live: 2 * live <= writer._rows.count

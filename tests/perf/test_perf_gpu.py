@@ -11,7 +11,7 @@ import torch
 
 from divtok.packed import probe
 from perf.gpu import __main__ as command
-from perf.gpu import kernels, reading, whole_run, writing
+from perf.gpu import kernels, reading, speculative, whole_run, writing
 from perf.gpu.findings import Finding, Report, read_report
 from perf.gpu.models import QWEN_15B, SHAPES, Shape
 
@@ -233,3 +233,26 @@ def test_processors_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     (times,) = processors.measure(torch.get_num_threads()).values()
     assert len(times) == 2
     assert min(times) > 0
+
+
+def test_speculation_is_measured_with_drafts_that_mostly_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = replace(small(speculative.GENERATOR), hidden=96, vocab=1104)
+    auxiliary = replace(small(speculative.AUXILIARY), hidden=64)
+    for name, value in (
+        ("GENERATOR", generator),
+        ("AUXILIARY", auxiliary),
+        ("TOKENS", 1000),
+        ("ROWS", (3,)),
+        ("NEW_TOKENS", 60),
+        ("DRAFTS", (1,)),
+    ):
+        monkeypatch.setattr(speculative, name, value)
+    monkeypatch.setattr(torch, "bfloat16", torch.float32)
+    found = list(speculative.check(CPU))
+    assert [f.name for f in found] == ["3 x 60 tokens, open", "3 x 60 tokens, top-p 0.95"]
+    for finding in found:
+        assert 1.55 < float(finding.facts["k=1, tokens a round"]) < 1.95
+        ways = ("plain", "plain + trace", "plain, traced on the way", "k=1", "k=1, not traced")
+        assert all(float(finding.facts[way]) > 0 for way in ways)

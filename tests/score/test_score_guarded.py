@@ -17,11 +17,11 @@ from divtok.records import Reason, Trace
 from divtok.score.estimators.guarded import (
     GUARD,
     excess_surprise,
-    running_confidence,
     unexpected_tokens,
 )
 from divtok.score.estimators.weighted import dtc_weighted
 from divtok.score.registry import ESTIMATORS, bind_parameters
+from divtok.score.running import running_confidence
 from divtok.score.scoring import NOT_EXACT, score_trace
 
 SPEC = ESTIMATORS.get("dtc_guarded")
@@ -116,7 +116,7 @@ def test_the_running_form_never_rises_and_ends_at_the_whole(
 ) -> None:
     jsd, p, q, entropy = (list(column) for column in zip(*tokens, strict=True))
     trace = surprised(jsd, p, q, (entropy, entropy))
-    running = running_confidence(trace)
+    running = running_confidence(SPEC, trace, bind_parameters(SPEC, {}))
     assert (np.diff(running) <= 0).all()
     assert running[-1] == pytest.approx(value(trace), rel=1e-9, abs=1e-300)
 

@@ -12,8 +12,8 @@ from score_samples import make_trace
 
 from divtok.errors import UsageError
 from divtok.records import Trace
-from divtok.score.estimators.weighted import running_confidence
 from divtok.score.registry import ESTIMATORS, bind_parameters
+from divtok.score.running import running_confidence
 from divtok.score.scoring import score_trace
 
 SPEC = ESTIMATORS.get("dtc_weighted")
@@ -48,7 +48,7 @@ def test_models_that_agree_give_certainty_whatever_is_said() -> None:
 def test_the_running_form_never_rises_and_ends_at_the_whole(tokens: list[tuple[float, float]]):
     bits, prob = zip(*tokens, strict=True)
     trace = make_trace(bits, prob=prob)
-    running = running_confidence(trace)
+    running = running_confidence(SPEC, trace, bind_parameters(SPEC, {}))
     assert (np.diff(running) <= 0).all()
     assert running[-1] == pytest.approx(value(trace), rel=1e-9, abs=1e-300)
 

@@ -18,7 +18,7 @@ from divtok.api.rows import RowsLike, cells
 from divtok.api.scoring import FitLike, PolicyLike, Scored, Scoring, not_text
 from divtok.api.tables import Shown
 from divtok.decide.likeness import unlike
-from divtok.decide.policy import Decision
+from divtok.decide.policy import Decision, certain
 from divtok.errors import DataError, DivtokError, ModelError, ResourceError, UsageError
 from divtok.progress import track
 from divtok.protocols.encode import prompt_ids
@@ -93,6 +93,11 @@ class Confidences(Shown):
         """Where servers gave bounds only: what each value certainly lies between."""
         found = [row.confidences[self.place] for row in self.rows]
         return [None if c.low is None or c.high is None else (c.low, c.high) for c in found]
+
+    @property
+    def certain(self) -> list[float | None]:
+        """What each value is at least: itself, or the lower end of its bounds."""
+        return [certain(row.confidences[self.place]) for row in self.rows]
 
     @property
     def counts(self) -> list[int | None]:
@@ -294,7 +299,7 @@ def _confidences(
     asked.warn(stacklevel=4)
     made = Confidences(asked, found)
     if asked.policy is not None:
-        values = made[asked.policy.scored.estimator].values
+        values = made[asked.policy.scored.estimator].certain
         why = unlike(asked.policy, [value for value in values if value is not None])
         if why is not None:
             warnings.warn(f"{why[0].upper()}{why[1:]}.", stacklevel=3)

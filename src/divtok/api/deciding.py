@@ -14,7 +14,7 @@ from divtok.api.figures import Outcomes, Values, group_of
 from divtok.config.made_with import divtok_version
 from divtok.decide import policy_file
 from divtok.decide.offer import Offer, answers_of, offer_of, policy_of
-from divtok.decide.policy import Below, Policy
+from divtok.decide.policy import Below, Policy, check_below
 from divtok.stages.policies import find_policy
 
 
@@ -25,7 +25,6 @@ def decide(
     *,
     risk: float,
     delta: float = 0.1,
-    truncated: Iterable[bool] | None = None,
     generator: str = "",
     below: Below = "abstain",
     to: str | None = None,
@@ -35,10 +34,9 @@ def decide(
 
     The promise is broken with a chance of at most `delta`, for problems like these, whatever the
     confidences are worth. `problem_ids` says which rows are samples of one problem; left out, each
-    row has its own. Rows without an answer, or cut off (`truncated`), count as wrong; rows that are
-    not decided are left out. What `confidences` gave brings its pair and its estimator, so that the
-    offer has a `policy` for `confidence` and `save_policy`; of plain numbers only the promise is
-    known.
+    row has its own. Rows without an answer count as wrong; rows that are not decided are left out.
+    What `confidences` gave brings its pair and its estimator, so that the offer has a `policy` for
+    `confidence` and `save_policy`; of plain numbers only the promise is known.
 
     Example:
         >>> import divtok
@@ -46,7 +44,8 @@ def decide(
         >>> offer.promise.threshold, round(offer.floor, 3), offer.coverage
         (0.9, 0.333, 0.6)
     """
-    group = group_of(confidences, correct, problem_ids, truncated=truncated)
+    check_below(below, to)
+    group = group_of(confidences, correct, problem_ids)
     given = confidences.estimator if isinstance(confidences, Confidences) else None
     name = given or group.columns[0].estimator
     answers = answers_of([group], name)

@@ -238,8 +238,7 @@ def _columns(given: Values | Mapping[str, Values]) -> list[ScoreColumn]:
 
 def _column(name: str, values: Values) -> ScoreColumn:
     if isinstance(values, Confidences):
-        low = [None if bounds is None else bounds[0] for bounds in values.bounds]
-        return ScoreColumn(name, values.values, values.params, low=low)
+        return ScoreColumn(name, values.values, values.params, low=values.certain)
     return ScoreColumn(name, numbers_of(values))
 
 

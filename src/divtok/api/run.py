@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Below
     from divtok.stages.policies import Applied
+    from divtok.stages.running import RunningResults
 
 Settings: TypeAlias = Mapping[str, Any]
 Verdicts: TypeAlias = Literal["ours", "theirs", "both"]
@@ -259,6 +261,26 @@ class Run(Shown):
         from divtok.stages.policies import apply_policy
 
         return apply_policy(self._run, self._config(), policy_of(policy))
+
+    def running(self) -> RunningResults:
+        """What confidences are worth while responses are written, and what stopping early saves.
+
+        From the traces: AUROC and ECE of prefixes, the tokens that need not be written where a
+        threshold is out of reach, and what comes of trying the next sample instead.
+        """
+        from divtok.decide.early import SafeStop
+        from divtok.decide.tries import Majority, StopAndTry
+        from divtok.evaluate.running import RunningFigures
+        from divtok.stages.running import running
+
+        found = running(self._run, self._config())
+        return replace(
+            found,
+            figures=Records(RunningFigures, found.figures),
+            stops=Records(SafeStop, found.stops),
+            tries=Records(StopAndTry, found.tries),
+            majorities=Records(Majority, found.majorities),
+        )
 
     def report(self) -> Path:
         """`divtok report`: write tables and figures, and say where."""

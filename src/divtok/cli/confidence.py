@@ -26,7 +26,7 @@ from divtok.strict_yaml import parse_yaml
 if TYPE_CHECKING:
     from divtok.api import Result
     from divtok.api.scoring import Scored
-    from divtok.decide.policy import Decision
+    from divtok.decide.policy import Decision, Policy
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair
 
@@ -238,8 +238,10 @@ def _load(p: str, q: str, servers: tuple[str, str] | None, dtype: str) -> Pair |
 def _stream(options: dict[str, Any], batch: int) -> None:
     """One line out for each line in, as they come, `batch` at a time."""
     from divtok.api.batch import confidences
+    from divtok.decide.likeness import FEWEST, unlike
 
-    failed = 0
+    failed, values = 0, list[float | None]()
+    policy: Policy | None = options["policy"]
     for rows in _batches(batch):
         found = confidences(rows, batch=batch, keep_traces=False, progress=False, **options)
         for row, scored in zip(rows, found.rows, strict=True):
@@ -250,6 +252,12 @@ def _stream(options: dict[str, Any], batch: int) -> None:
             if nonfinite:
                 plain["divtok"][FLAG] = nonfinite
             put(json_text(plain))
+        if policy is not None:
+            values += found[policy.scored.estimator].certain
+    if policy is not None and batch < FEWEST:  # larger batches have warned each
+        why = unlike(policy, [value for value in values if value is not None])
+        if why is not None:
+            say(f"warning: {why}")
     if failed:
         raise typer.Exit(EXIT_PARTIAL)
 

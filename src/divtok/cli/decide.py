@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from divtok.store.run import Run
 
 
+DELTA = 0.1
+
+
 class Belows(StrEnum):
     ABSTAIN = "abstain"
     ESCALATE = "escalate"
@@ -35,7 +38,7 @@ def decide(
     ] = None,
     delta: Annotated[
         float, typer.Option(help="The chance that the promise is broken all the same.")
-    ] = 0.1,
+    ] = DELTA,
     estimator: Annotated[
         str | None, typer.Option(help="Whose confidence decides; dtc_lin, if it is there.")
     ] = None,
@@ -49,7 +52,8 @@ def decide(
         str | None, typer.Option(help="The model to ask instead, with --below escalate.")
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Draws the response of each problem, where not all are tested.")
+        int,
+        typer.Option(min=0, help="Draws the response of each problem, where not all are tested."),
     ] = 0,
     policy: Annotated[
         str | None,
@@ -76,10 +80,20 @@ def decide(
 
     store, config = open_with_config(run)
     if policy is not None:
-        if risk is not None or estimator is not None or generator is not None:
+        settled = {
+            "--risk": risk is not None,
+            "--delta": delta != DELTA,
+            "--estimator": estimator is not None,
+            "--generator": generator is not None,
+            "--below": below is not Belows.ABSTAIN,
+            "--to": to is not None,
+            "--seed": seed != 0,
+        }
+        if any(settled.values()):
+            named = ", ".join(name for name, given in settled.items() if given)
             raise UsageError(
-                "A policy has its own risk, estimator and generator.",
-                next_step="Leave out --risk, --estimator and --generator, or --policy.",
+                f"A policy that is applied has been settled: {named}.",
+                next_step=f"Leave out {named}, or --policy.",
             )
         from divtok.stages.policies import apply_policy, find_policy
 

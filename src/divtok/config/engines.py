@@ -20,6 +20,7 @@ def engine_setup(
 ) -> EngineSetup:
     """What the engine has to know to sample a generator as the config wants it."""
     section, model = config.generate, generator.model
+    _, auxiliary = config.pair_for(generator)
     return EngineSetup(
         model=model,
         sampling=config.sampling_for(generator),
@@ -32,5 +33,7 @@ def engine_setup(
         seed=config.seed,
         options=section.engine_options(),
         answered=answered,
+        auxiliary=auxiliary or None,
+        auxiliary_revision=config.revisions.get(auxiliary),
         words=tuple(section.named(name) for name, section in config.wordings.items()),
     )

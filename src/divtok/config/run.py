@@ -31,6 +31,7 @@ from divtok.errors import ConfigError, UsageError, did_you_mean
 from divtok.families.family import FAMILIES, Family, Generator, get_family, pairing_family
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
+from divtok.generate.engines.speculative import SpeculativeSection
 from divtok.generate.engines.vllm import VllmSection
 from divtok.grade.grader import GRADERS
 from divtok.grade.graders.judge import JudgeSection
@@ -106,16 +107,22 @@ class GenerateSection(Section):
     engine: Annotated[str, _one_of(ENGINES)] = "transformers"
     api: ApiSection = ApiSection()
     vllm: VllmSection = VllmSection()
+    speculative: SpeculativeSection = SpeculativeSection()
     options: dict[str, Any] = Field(default_factory=dict[str, Any])  # of another package's engine
     batch_size: Positive = 128
     dtype: DType = "auto"
     device: str | None = None
     device_map: str | None = None  # spreads the model over all GPUs instead
 
+    @property
+    def _sections(self) -> tuple[BaseModel, ...]:
+        """Of the engines that have one of their own."""
+        return self.api, self.vllm, self.speculative
+
     @model_validator(mode="after")
     def _known_options(self) -> Self:
         found = self.engine_options()
-        if self.options and (found is None or found in (self.api, self.vllm)):
+        if self.options and (found is None or found in self._sections):
             why = "generate.options: the engine '{engine}' takes none of these."
             raise PydanticCustomError(AS_SAID, why, {"engine": self.engine})
         return self
@@ -123,7 +130,7 @@ class GenerateSection(Section):
     def engine_options(self) -> BaseModel | None:
         """The options of the engine: its own section here, or `options` as its model reads them."""
         model = ENGINES.get(self.engine).options
-        for section in (self.api, self.vllm):
+        for section in self._sections:
             if type(section) is model:
                 return section
         try:

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from divtok.decide.binomial import first_true
 from divtok.evaluate.metrics import Floats
 
 # As shares of the highest stake, at which a problem with wrong samples alone takes everything. The
 # best for a risk of half of what is tested is 0.5, and for one of a fifth of it 0.8.
 _STAKES = np.array([0.4, 0.6, 0.8])
-_LARGEST = 700.0  # e to this is still a number
 
 
 def chance_of_bets(accepted: Floats, wrong: Floats, risk: float) -> float:
     """A p-value of "of accepted answers at least this share is wrong", from shares [P]."""
     gains = (risk * accepted - wrong) / (1 - risk)
-    logs = np.log1p(_STAKES[:, None] * gains).sum(axis=1)
-    capital = float(np.exp(np.clip(logs, -_LARGEST, _LARGEST)).mean())
-    return min(1.0, 1.0 / capital) if capital > 0 else 1.0
+    return _chance(np.log1p(_STAKES[:, None] * gains).sum(axis=1))
 
 
 def highest_share_by_bets(accepted: Floats, wrong: Floats, chance: float) -> float:
@@ -41,3 +39,20 @@ def highest_share_by_bets(accepted: Floats, wrong: Floats, chance: float) -> flo
         else:
             high = middle
     return high
+
+
+def fewest_problems(wrong: int, risk: float, chance: float) -> int:
+    """How many problems it takes, all of whose samples are accepted, until so few of them with
+    wrong samples alone speak against the risk.
+    """
+
+    def speak(problems: int) -> bool:
+        gained = (problems - wrong) * np.log1p(_STAKES * risk / (1 - risk))
+        return _chance(gained + wrong * np.log1p(-_STAKES)) <= chance
+
+    return first_true(speak, wrong)
+
+
+def _chance(logs: Floats) -> float:
+    """Of a capital of 1 that has come to e to these, spread evenly over the stakes."""
+    return float(np.exp(min(0.0, np.log(len(logs)) - np.logaddexp.reduce(logs))))

@@ -5,6 +5,8 @@ Knows counts only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -42,13 +44,15 @@ def highest_share(wrong: int, trials: int, chance: float) -> float:
 
 def fewest_trials(wrong: int, share: float, chance: float) -> int:
     """How many trials it takes until so few wrong ones speak against the share."""
-    below, enough = wrong, wrong + 1
-    while chance_of_at_most(wrong, enough, share) > chance:
+    return first_true(lambda trials: chance_of_at_most(wrong, trials, share) <= chance, wrong)
+
+
+def first_true(holds: Callable[[int], bool], below: int) -> int:
+    """The lowest number above `below` for which it holds, as it does for all larger ones."""
+    enough = below + 1
+    while not holds(enough):
         below, enough = enough, 2 * enough
     while enough - below > 1:
         middle = (below + enough) // 2
-        if chance_of_at_most(wrong, middle, share) > chance:
-            below = middle
-        else:
-            enough = middle
+        below, enough = (below, middle) if holds(middle) else (middle, enough)
     return enough

@@ -1,8 +1,8 @@
 """What can be promised of a generator's answers: a threshold, and what it accepts.
 
-A response without an answer, and one that was cut off, counts as wrong: whoever accepts it has no
-right answer. Where it was not decided whether an answer is right, the response is left out and
-counted. Knows scored responses; reads no run.
+A response without an answer counts as wrong, as in the accuracy: whoever accepts it has no right
+answer. Where it was not decided whether an answer is right, the response is left out and counted.
+Knows scored responses; reads no run.
 """
 
 from __future__ import annotations
@@ -70,11 +70,10 @@ def answers_of(groups: Sequence[ScoredGroup], estimator: str) -> Answers:
     """
     columns = [next(c for c in group.columns if c.estimator == estimator) for group in groups]
     verdicts = np.array([str(v) for group in groups for v in group.verdict])
-    cut = np.array([c for group in groups for c in group.truncated], dtype=bool)
-    known = cut | (verdicts != Verdict.UNDETERMINED.value)
+    known = verdicts != Verdict.UNDETERMINED.value
     names = [f"{number} {p}" for number, group in enumerate(groups) for p in group.problem_id]
     values = np.concatenate([column.certain() for column in columns])
-    right = (verdicts == Verdict.CORRECT.value) & ~cut
+    right = verdicts == Verdict.CORRECT.value
     problems = problem_numbers(names)
     return Answers(values[known], right[known], problems[known], int((~known).sum()))
 

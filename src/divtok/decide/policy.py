@@ -94,13 +94,7 @@ class Policy:
     identity: str | None = None
 
     def __post_init__(self) -> None:
-        one_of("below", self.below, BELOW)
-        if self.to is not None and self.below != "escalate":
-            raise UsageError(
-                f"A model to escalate to is named ({self.to}), but answers below the threshold are "
-                "not escalated.",
-                next_step="Escalate what is below (below='escalate', --below escalate).",
-            )
+        check_below(self.below, self.to)
         rising = all(a <= b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False))
         if len(self.quantiles) != QUANTILES or not rising:
             raise DataError(f"A policy keeps {QUANTILES} rising quantiles of confidences.")
@@ -113,10 +107,26 @@ class Policy:
         )
 
 
+def check_below(below: str, to: str | None) -> None:
+    """Refuse what cannot happen to answers below a threshold."""
+    one_of("below", below, BELOW)
+    if to is not None and below != "escalate":
+        raise UsageError(
+            f"A model to escalate to is named ({to}), but answers below the threshold are not "
+            "escalated.",
+            next_step="Escalate what is below (below='escalate', --below escalate).",
+        )
+
+
 def quantiles_of(values: Sequence[float] | np.ndarray[Any, Any]) -> tuple[float, ...]:
     """Those that a policy keeps, of the confidences it was made on."""
     found = np.quantile(np.asarray(values, dtype=np.float64), np.linspace(0, 1, QUANTILES))
     return tuple(map(float, np.maximum.accumulate(found)))
+
+
+def certain(found: Confidence) -> float | None:
+    """What a confidence is at least: the lower end where servers gave bounds only."""
+    return found.value if found.low is None else found.low
 
 
 def decision_of(policy: Policy, found: Confidence) -> Decision:
@@ -124,17 +134,17 @@ def decision_of(policy: Policy, found: Confidence) -> Decision:
 
     Where servers gave bounds only, the lower one must reach the threshold.
     """
-    limit = policy.threshold
-    if found.value is None:
+    low, limit = certain(found), policy.threshold
+    if found.value is None or low is None:
         return _withheld(policy, Reason("no_confidence", f"no confidence: {found.reason}"))
-    low = found.value if found.low is None else found.low
-    if low >= limit:
-        return Decision("accept", Reason("above", f"{_figures(found)} is at least {limit:.4g}"))
     high = found.value if found.high is None else found.high
+    told, told_limit = _figures(low, high, limit)
+    if low >= limit:
+        return Decision("accept", Reason("above", f"{told} is at least {told_limit}"))
     if high >= limit:
-        text = f"{_figures(found)} may be below or above {limit:.4g}"
+        text = f"{told} may be below or above {told_limit}"
         return _withheld(policy, Reason("not_certain", text))
-    return _withheld(policy, Reason("below", f"{_figures(found)} is below {limit:.4g}"))
+    return _withheld(policy, Reason("below", f"{told} is below {told_limit}"))
 
 
 def check_policy(policy: Policy, here: HowScored) -> None:
@@ -179,10 +189,15 @@ def _withheld(policy: Policy, reason: Reason) -> Decision:
     return Decision(policy.below, reason, policy.to)
 
 
-def _figures(found: Confidence) -> str:
-    if found.low is None or found.high is None:
-        return f"{found.value:.4g}"
-    return f"{found.low:.4g} to {found.high:.4g}"
+def _figures(low: float, high: float, limit: float) -> tuple[str, str]:
+    """A confidence and the threshold in four digits, or in as many as tell them apart."""
+    digits = next(
+        digits
+        for digits in range(4, 18)
+        if all(x == limit or f"{x:.{digits}g}" != f"{limit:.{digits}g}" for x in (low, high))
+    )
+    ends = dict.fromkeys(f"{x:.{digits}g}" for x in (low, high))
+    return " to ".join(ends), f"{limit:.{digits}g}"
 
 
 def _said(value: Scalar | None) -> str:

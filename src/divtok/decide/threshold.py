@@ -9,22 +9,26 @@ allowed, thresholds are tested one after another towards lower ones, until one f
 did not is taken. Since the order is settled before any outcome is looked at, and the search ends at
 the first failure, no correction for many tests is needed.
 
-Samples of one problem are alike, and only problems are independent. Where most problems have one or
-two samples, one of each is drawn and the exact binomial test used; where they have more, `bets`
-looks at all of them, which needs no luck with the draw. Where lower confidences are not less often
-wrong the chance is exact; elsewhere the number of accepted responses, which the first threshold
-depends on, might move it a little.
+Samples of one problem are alike, and only problems are independent. Of each, one is drawn and the
+exact binomial test used. Where there are several samples of enough problems, `bets` looks at all of
+them, which needs no luck with the draw. Which test it is depends on numbers of responses alone.
+
+For one threshold that is settled beforehand the chance is exact. Thresholds here are confidences of
+the responses themselves, which changes nothing for the binomial test where lower confidences are
+not less often wrong; elsewhere, and for bets, it might move the chance a little. By simulation,
+with such populations among others, it stays within delta (tests/faults/test_faults_policies.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 import numpy as np
 
-from divtok.decide.bets import chance_of_bets, highest_share_by_bets
+from divtok.decide.bets import chance_of_bets, fewest_problems, highest_share_by_bets
 from divtok.decide.binomial import chance_of_at_most, fewest_trials, highest_share
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.metrics import Bools, Floats, Ints
@@ -35,7 +39,7 @@ Test = Literal["binomial", "bets"]
 # search; with many, the first threshold is low, and fails where few answers can be trusted. Over
 # simulated benchmarks and the embedded family these covered most (docs/log.md).
 _ALLOWED_AT_FIRST: dict[Test, int] = {"binomial": 1, "bets": 3}
-_AT_FIRST = 0.6  # the share of problems that may be needed for that; where it takes more, none is
+_AT_FIRST = 0.5  # the share of problems that may be needed for that; where it takes more, none is
 _STEPS = 50  # thresholds, as many as the responses allow
 _SAMPLES_TO_BET = 3  # a problem, on average; with fewer the exact test finds more
 
@@ -70,13 +74,14 @@ class Promise:
 class _Tested:
     """The responses that a test looks at, the most confident first, and how it speaks of the first
     so many of them: the chance of as few wrong ones if the risk were higher, and the highest risk
-    that is not unlikely.
+    that is not unlikely. `first` says how many the first threshold accepts.
     """
 
     test: Test
     values: Floats
     wrong: Bools
     problems: int
+    first: int
     chance: Callable[[int, float], float]
     highest: Callable[[int, float], float]
 
@@ -97,36 +102,23 @@ def promised_threshold(
     """
     check_share("risk", risk)
     check_share("delta", delta)
-    tested = _tested(confidence, correct, problem, seed)
-    problems = tested.problems
-    found: int | None = None
-    first: int | None = None
-    for accepted in _accepted(tested, risk, delta):
-        first = first or accepted
-        if tested.chance(accepted, risk) > delta:
-            break
-        found = accepted
-    assert first is not None
-    at = found or first
+    tested = _tested(confidence, correct, problem, risk=risk, delta=delta, seed=seed)
+    thresholds = _accepted_together(tested.values, tested.first)
+    kept = list(takewhile(lambda accepted: tested.chance(accepted, risk) <= delta, thresholds))
+    at = kept[-1] if kept else thresholds[0]
     threshold = float(tested.values[at - 1])
-    needed = fewest_trials(0, risk, delta)
-    reason = None
-    if found is None:
-        reason = "too many of the most confident answers are wrong"
-        if problems < needed:
-            reason = f"it takes {needed} problems, and there are {problems}"
     return Promise(
         risk,
         delta,
-        threshold=None if found is None else threshold,
+        threshold=threshold if kept else None,
         best_threshold=threshold,
-        best_risk=tested.highest(at, delta) if found is None else risk,
+        best_risk=risk if kept else tested.highest(at, delta),
         test=tested.test,
-        problems=problems,
+        problems=tested.problems,
         tested=len(tested.values),
         accepted=at,
         wrong=int(tested.wrong[:at].sum()),
-        reason=reason,
+        reason=None if kept else _why_none(tested, risk, delta),
     )
 
 
@@ -143,10 +135,16 @@ class RiskPoint:
 
 
 def risk_points(
-    confidence: Floats, correct: Bools, problem: Ints, *, delta: float = 0.1, seed: int = 0
+    confidence: Floats,
+    correct: Bools,
+    problem: Ints,
+    *,
+    risk: float,
+    delta: float = 0.1,
+    seed: int = 0,
 ) -> list[RiskPoint]:
     """Points for a picture of what `promised_threshold` sees, from few accepted to all."""
-    tested = _tested(confidence, correct, problem, seed)
+    tested = _tested(confidence, correct, problem, risk=risk, delta=delta, seed=seed)
     n = len(tested.values)
     found: list[RiskPoint] = []
     for accepted in _accepted_together(tested.values, max(1, n // _STEPS)):
@@ -180,34 +178,46 @@ def check_share(name: str, share: float) -> None:
         )
 
 
-def _tested(confidence: Floats, correct: Bools, problem: Ints, seed: int) -> _Tested:
-    if np.isnan(confidence).all():
+def _tested(
+    confidence: Floats, correct: Bools, problem: Ints, *, risk: float, delta: float, seed: int
+) -> _Tested:
+    scored = ~np.isnan(confidence)
+    if not scored.any():
         raise DataError(
             "There is no graded response with a confidence.",
             next_step="Choose a threshold on responses that are scored and graded.",
         )
-    if len(problem) >= _SAMPLES_TO_BET * len(np.unique(problem)):
-        return _all(confidence, correct, problem)
-    return _drawn(confidence, correct, problem, seed)
+    problems = len(np.unique(problem))
+    samples = len(problem) / problems
+    needed = fewest_problems(_ALLOWED_AT_FIRST["bets"], risk, delta)
+    if samples >= _SAMPLES_TO_BET and needed * samples <= _AT_FIRST * scored.sum():
+        return _all(confidence, correct, problem, round(needed * samples))
+    return _drawn(confidence, correct, one_of_each(problem, seed=seed), risk, delta)
 
 
-def _drawn(confidence: Floats, correct: Bools, problem: Ints, seed: int) -> _Tested:
+def _drawn(confidence: Floats, correct: Bools, drawn: Ints, risk: float, delta: float) -> _Tested:
     """One response of each problem, as far as the one that is drawn has a confidence."""
-    drawn = one_of_each(problem, seed=seed)
-    problems = len(drawn)
-    values, wrong = _in_order(confidence[drawn], ~correct[drawn])[:2]
+    values, wrong, _ = _in_order(confidence[drawn], ~correct[drawn])
     failures = np.cumsum(wrong)
+    first = fewest_trials(_ALLOWED_AT_FIRST["binomial"], risk, delta)
+    if first > _AT_FIRST * len(values):
+        first = fewest_trials(0, risk, delta)
+    if first > len(
+        values
+    ):  # nothing can be promised; the best that can is looked for in the middle
+        first = max(1, len(values) // 2)
     return _Tested(
         "binomial",
         values,
         wrong,
-        problems,
+        len(drawn),
+        first,
         lambda accepted, risk: chance_of_at_most(int(failures[accepted - 1]), accepted, risk),
         lambda accepted, delta: highest_share(int(failures[accepted - 1]), accepted, delta),
     )
 
 
-def _all(confidence: Floats, correct: Bools, problem: Ints) -> _Tested:
+def _all(confidence: Floats, correct: Bools, problem: Ints, first: int) -> _Tested:
     _, which, size = np.unique(problem, return_inverse=True, return_counts=True)
     values, wrong, order = _in_order(confidence, ~correct)
     of = which[order]
@@ -225,6 +235,7 @@ def _all(confidence: Floats, correct: Bools, problem: Ints) -> _Tested:
         values,
         wrong,
         len(size),
+        first,
         lambda accepted, risk: chance_of_bets(*shares(accepted), risk),
         lambda accepted, delta: highest_share_by_bets(*shares(accepted), delta),
     )
@@ -237,31 +248,19 @@ def _in_order(confidence: Floats, wrong: Bools) -> tuple[Floats, Bools, Ints]:
     return confidence[order], wrong[order], order
 
 
-def _accepted(tested: _Tested, risk: float, delta: float) -> Iterator[int]:
-    """How many are accepted at each threshold that is tested, rising."""
-    n = len(tested.values)
-    per_problem = max(1.0, n / tested.problems)
-    return _accepted_together(
-        tested.values, min(n, round(per_problem * _first(tested, risk, delta)))
-    )
-
-
-def _accepted_together(values: Floats, first: int) -> Iterator[int]:
-    """From `first` to all, rising; equal values are accepted together."""
+def _accepted_together(values: Floats, first: int) -> list[int]:
+    """How many each threshold accepts, from `first` to all; equal values are accepted together."""
     n = len(values)
     asked = np.arange(first, n, max(1, (n - first) // _STEPS))
     up_to = np.searchsorted(-values, -values[np.append(asked, n) - 1], side="right")
-    yield from dict.fromkeys(up_to.tolist())
+    return list(dict.fromkeys(up_to.tolist()))
 
 
-def _first(tested: _Tested, risk: float, delta: float) -> int:
-    """How many problems' worth of responses the first threshold accepts.
-
-    That is half of them where nothing can be promised.
-    """
-    n = min(tested.problems, len(tested.values))
-    needed = fewest_trials(_ALLOWED_AT_FIRST[tested.test], risk, delta)
-    if needed <= _AT_FIRST * n:
-        return needed
+def _why_none(tested: _Tested, risk: float, delta: float) -> str:
     needed = fewest_trials(0, risk, delta)
-    return needed if needed <= n else max(1, n // 2)
+    if len(tested.values) >= needed:
+        return "too many of the most confident answers are wrong"
+    has = f"{len(tested.values)} of {tested.problems} have a confidence"
+    if len(tested.values) == tested.problems:
+        has = f"there are {tested.problems}"
+    return f"it takes {needed} problems, and {has}"

@@ -74,7 +74,8 @@ class ScoredGroup:
     say who read them and above which divergence a token counts, where that is known; `counted` says
     which tokens can. `fallback` [N] says whose answer was found by one, None where none was looked
     for. `answer` [N] are numbers, equal where two responses give the same answer to a problem and
-    negative where a response gives none; None where answers were not compared.
+    negative where a response gives none; None where answers were not compared. `key` are those of
+    the trajectories, where the group is of a run.
     """
 
     benchmark: str
@@ -90,6 +91,7 @@ class ScoredGroup:
     counted: CountedTokens = "reasoning"
     fallback: Sequence[bool] | None = None
     answer: Sequence[int] | None = None
+    key: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.problem_id)
@@ -100,6 +102,7 @@ class ScoredGroup:
             "count": len(self.count),
             **({} if self.fallback is None else {"fallback": len(self.fallback)}),
             **({} if self.answer is None else {"answer": len(self.answer)}),
+            **({} if self.key is None else {"key": len(self.key)}),
             **{f"column '{c.estimator}'": len(c.values) for c in self.columns},
         }
         wrong = [f"{name} has {size}" for name, size in sizes.items() if size != n]

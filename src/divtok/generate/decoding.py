@@ -7,10 +7,10 @@ the tokens.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from divtok.errors import ModelError, ResourceError
@@ -26,6 +26,8 @@ from divtok.records import FinishReason, Sampling
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,18 @@ def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list
     It ends at the first end token or at the prompt's own limit; `sampling.max_length` plays no
     part here.
     """
-    raw: list[list[int]] = []
-    while len(raw) < len(asks):
-        raw += _within_memory(loaded, asks[len(raw) :], sampling)
-    return [_cut(row[: ask.limit], loaded) for ask, row in zip(asks, raw, strict=True)]
+    raw = in_portions(loaded.model, asks, lambda some: _continue(loaded, some, sampling))
+    return [as_written(row[: ask.limit], loaded) for ask, row in zip(asks, raw, strict=True)]
+
+
+def in_portions(
+    model: Any, asks: Sequence[Ask], write: Callable[[Sequence[Ask]], Sequence[T]]
+) -> list[T]:
+    """What `write` gives for each prompt, as many at once as fit into memory beside the model."""
+    done: list[T] = []
+    while len(done) < len(asks):
+        done += _within_memory(model, asks[len(done) :], write)
+    return done
 
 
 # How many prompts a model can continue at once, where memory has run out with more. A model is
@@ -63,16 +73,18 @@ def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list
 _most_rows: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
-def _within_memory(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
-    """Raw continuations of the first few prompts; of none where memory ran out with so many.
+def _within_memory(
+    model: Any, asks: Sequence[Ask], write: Callable[[Sequence[Ask]], Sequence[T]]
+) -> Sequence[T]:
+    """`write` for the first few prompts; nothing where memory ran out with so many.
 
     Then half as many are tried from here on. Draws go by key, so that nothing else changes.
     """
     import torch
 
-    asks = asks[: _most_rows.get(loaded.model, len(asks))]
+    asks = asks[: _most_rows.get(model, len(asks))]
     try:
-        return _continue(loaded, asks, sampling)
+        return write(asks)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -87,7 +99,7 @@ def _within_memory(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling)
             next_step="Use a smaller dtype or sampling.max_length, --device-map auto, or a device "
             "with more memory.",
         )
-    _most_rows[loaded.model] = half = len(asks) // 2
+    _most_rows[model] = half = len(asks) // 2
     notice(
         f"generate: out of memory with {len(asks)} responses at once; writing at most {half} at "
         "once from here on"
@@ -99,17 +111,21 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
     """Raw continuations, end and padding tokens still in place."""
     import torch
 
-    if not loaded.end_ids:
-        raise ModelError(
-            f"The model '{loaded.name}' names no end token, so no response would ever end.",
-            next_step="Set eos_token_id in its generation_config.json.",
-        )
+    check_ends(loaded)
     width: int | None = getattr(loaded.model.config, "hidden_size", None)
     with torch.inference_mode(), threads_for(loaded.device, width):
         if can_step(loaded):
             rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
             return write_in_steps(loaded, rows, _sampler(loaded, asks, sampling))
         return _generate(loaded, asks, sampling)
+
+
+def check_ends(loaded: LoadedModel) -> None:
+    if not loaded.end_ids:
+        raise ModelError(
+            f"The model '{loaded.name}' names no end token, so no response would ever end.",
+            next_step="Set eos_token_id in its generation_config.json.",
+        )
 
 
 def _sampler(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> KeyedSampler:
@@ -173,7 +189,7 @@ def _preset_aside(model: Any) -> Generator[None]:
         model.generation_config = preset
 
 
-def _cut(raw: list[int], loaded: LoadedModel) -> Written:
+def as_written(raw: list[int], loaded: LoadedModel) -> Written:
     """Up to the first end token, if there is one."""
     end_ids = loaded.end_ids
     ends = [position for position, token in enumerate(raw) if token in end_ids]

@@ -32,7 +32,7 @@ from pydantic import BaseModel
 from divtok.generate.jobs import Job
 from divtok.models.load import DType, model_digest, resolve_dtype
 from divtok.protocols.wording import Wording
-from divtok.records import Call, Reading, Reply, Sampling, Trajectory
+from divtok.records import Call, Reading, Reply, Sampling, Trace, Trajectory
 from divtok.registry import Registry
 
 
@@ -42,6 +42,8 @@ class EngineSetup:
 
     `options` is an instance of the model that the engine brings, None where it brings none.
     `answered` are the pairs (server, model) that are known to answer, from earlier in the run.
+    `auxiliary` is the other model of the pair that reads, and `trace_columns` are the divergences
+    that its traces have beside the usual ones: for an engine that gives traces.
     `words` are those that protocols ask in where they are not their own; an executor that works in
     another process brings them there with this.
     """
@@ -57,6 +59,9 @@ class EngineSetup:
     seed: int = 0
     options: Any = None
     answered: frozenset[tuple[str, str]] = frozenset()
+    auxiliary: str | None = None
+    auxiliary_revision: str | None = None
+    trace_columns: tuple[str, ...] = ()
     words: tuple[Wording, ...] = ()
 
 
@@ -65,12 +70,14 @@ class Generated:
     """One finished row. A row that could not be generated is a failed trajectory with its reason.
 
     `call` says what it took to get it from a server. `sampled` has the generator's own log-probs,
-    or why there are none; it is None where they were not asked for.
+    or why there are none; it is None where they were not asked for. `trace` is the row as generator
+    and auxiliary have read it on the way, for engines that say they give it.
     """
 
     trajectory: Trajectory
     call: Call | None = None
     sampled: Reading | None = None
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,8 @@ class Engine:
 
     `by_row` says that each row is made by itself, so that only missing rows are made again, and not
     the whole batches they are in. `replies` is None where the generator cannot be asked anything
-    further, and `gives_logprobs` tells from the options whether rows come with `sampled`.
+    further, and `gives_logprobs` tells from the options whether rows come with `sampled`. Where the
+    engine `gives_traces` every row that did not fail comes with its `trace`.
     """
 
     name: str
@@ -130,6 +138,7 @@ class Engine:
     by_row: bool = False
     replies: Replies | None = None
     gives_logprobs: Callable[[Any], bool] = lambda _: False
+    gives_traces: bool = False
 
     def identity(self, setups: Sequence[EngineSetup]) -> dict[str, object]:
         """What the rows of these setups depend on, beside the sampling."""

@@ -66,17 +66,23 @@ class Job:
 
 def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]:
     """One trajectory for each job, in order. All jobs of a batch share their sampling."""
-    sampling = jobs[0].sampling
-    if any(job.sampling != sampling for job in jobs):
-        raise UsageError(
-            "All jobs of a batch must share one sampling.", next_step="Split the batch."
-        )
+    sampling = shared_sampling(jobs)
     return written_by(
         lambda asks: decode(loaded, asks, sampling),
         loaded.tokenizer,
         jobs,
         context_length=loaded.context_length,
     )
+
+
+def shared_sampling(jobs: Sequence[Job]) -> Sampling:
+    """The sampling of a batch; an error where its jobs differ."""
+    sampling = jobs[0].sampling
+    if any(job.sampling != sampling for job in jobs):
+        raise UsageError(
+            "All jobs of a batch must share one sampling.", next_step="Split the batch."
+        )
+    return sampling
 
 
 def written_by(

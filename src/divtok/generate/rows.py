@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from divtok.packed.attention import LaneAttention, fast_without_plans, flash, flash_takes
-from divtok.packed.packs import Pack, padded_rows
+from divtok.packed.decoder import PackedDecoder
+from divtok.packed.packs import Pack, build_pack, padded_rows
 
 if TYPE_CHECKING:
     import torch
@@ -56,9 +57,10 @@ class Prompts:
 
 
 class Rows:
-    """See `Attend`: the next token of each row attends to its row so far, and becomes part of it.
+    """See `Attend`: the next tokens of each row attend to its row so far, and become part of it.
 
-    A row has a place from 0 to count - 1.
+    A row has a place from 0 to count - 1. All have equally many next tokens at a time, those of a
+    row behind each other: [B * tokens, H, D]. A row that turns out to be shorter forgets the rest.
     """
 
     def __init__(
@@ -78,18 +80,35 @@ class Rows:
     def count(self) -> int:
         return len(self.positions)
 
-    def make_room(self) -> bool:
-        """Make room for the next tokens; returns whether the stores were moved for it."""
-        if self._longest < self._stores[0][0].shape[1]:
+    def make_room(self, tokens: int = 1) -> bool:
+        """Make room for so many next tokens; returns whether the stores were moved for it."""
+        if self._longest + tokens <= self._stores[0][0].shape[1]:
             return False
         for layer in self._stores:
-            layer[:] = [_with_room(store) for store in layer]
+            layer[:] = [_with_room(store, tokens) for store in layer]
         return True
+
+    def next_positions(self, tokens: int) -> Tensor:
+        """Where the next so many tokens of every row are, [B * tokens]."""
+        import torch
+
+        if tokens == 1:
+            return self.positions
+        ahead = torch.arange(tokens, device=self.positions.device)
+        return (self.positions[:, None] + ahead).flatten()
 
     def advance(self) -> None:
         """All layers have seen the next tokens, which are now part of their rows."""
         self.positions += self._growth
         self._longest += 1
+
+    def move(self, by: Tensor, lengths: Sequence[int]) -> None:
+        """So many more tokens count, fewer where negative, so that the rows are so long from here.
+
+        Both are asked for so that neither the device nor Python waits for the other.
+        """
+        self.positions += by
+        self._longest, self._even = max(lengths), len(set(lengths)) == 1
 
     def stop(self, places: Sequence[int]) -> None:
         """Rows that have ended and go through the model all the same: they grow no more."""
@@ -120,26 +139,29 @@ class Rows:
         scaling: float,
         window: int | None,
     ) -> Tensor:
-        """Query [B, H, D], key and value [B, G, D] -> [B, H, D]."""
+        """Query [B * tokens, H, D], key and value [B * tokens, G, D] -> [B * tokens, H, D]."""
         import torch
 
         if layer == 0:  # of another step, or of one that was given up halfway
             self._masks.clear()
         keys, values = self._stores[layer]
-        positions = self.positions.to(query.device)
+        tokens = len(query) // self.count
+        positions = self.next_positions(tokens).to(query.device)
         places = torch.arange(self.count, device=query.device)
+        if tokens > 1:
+            places = places[:, None].expand(-1, tokens).flatten()
         keys[places, positions] = key
         values[places, positions] = value
         if flash_takes(query, value):
-            return self._flash(query, keys, values, positions, scaling, window)
-        return self._masked(query, keys, values, scaling, window)
+            return self._flash(query, keys, values, tokens, scaling, window)
+        return self._masked(query, keys, values, tokens, scaling, window)
 
     def _flash(
         self,
         query: Tensor,
         keys: Tensor,
         values: Tensor,
-        positions: Tensor,
+        tokens: int,
         scaling: float,
         window: int | None,
     ) -> Tensor:
@@ -151,56 +173,105 @@ class Rows:
             query,
             keys.flatten(0, 1),
             values.flatten(0, 1),
-            (starts, starts * room),
-            (1, room),
+            (starts * tokens, starts * room),
+            (tokens, room),
             scaling=scaling,
             window=window,
-            used=(positions + 1).int(),
+            used=(self.positions.to(query.device) + tokens).int(),
         )
 
     def _masked(
-        self, query: Tensor, keys: Tensor, values: Tensor, scaling: float, window: int | None
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        tokens: int,
+        scaling: float,
+        window: int | None,
     ) -> Tensor:
         """The same by torch's attention, with a mask.
 
-        One token has one query a head, so heads that share keys can be the queries of one
-        head. Nothing is then copied for them, which would be most of the time on a CPU.
+        A row's next tokens, and heads that share keys, can be the queries of one head. Nothing is
+        then copied for them, which would be most of the time on a CPU.
         """
         from torch.nn.functional import scaled_dot_product_attention
 
         # On a GPU the width stays the same from step to step, so that a step can be recorded.
-        width = keys.shape[1] if query.is_cuda else self._longest + 1
+        width = keys.shape[1] if query.is_cuda else self._longest + tokens
         shared = keys.shape[2]
+        together = query.shape[1] // shared
+        # [B * tokens, H, D] -> [B, G, tokens * H / G, D]
+        split = query.unflatten(1, (shared, together)).unflatten(0, (self.count, tokens))
         with fast_without_plans(query.device):
             output = scaled_dot_product_attention(
-                query.unflatten(1, (shared, query.shape[1] // shared)),  # [B, G, H / G, D]
+                split.transpose(1, 2).flatten(2, 3),
                 keys[:, :width].transpose(1, 2),
                 values[:, :width].transpose(1, 2),
-                attn_mask=self._mask(width, window, query.device),
+                attn_mask=self._mask(width, tokens, together, window, query.device),
                 scale=scaling,
             )
-        return output.flatten(1, 2)
+        return output.unflatten(2, (tokens, together)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
 
-    def _mask(self, width: int, window: int | None, device: torch.device) -> Tensor | None:
-        """Which of the first `width` tokens the next one sees, [B, 1, 1, width]; None for all."""
+    def _mask(
+        self, width: int, tokens: int, together: int, window: int | None, device: torch.device
+    ) -> Tensor | None:
+        """Which of the first `width` tokens each query sees, [B, 1, queries, width]; None for all.
+
+        The queries of a head are those of the next tokens, `together` of each. One token's are
+        alike, and share a row of the mask.
+        """
         import torch
 
         if window is not None and window >= width:
             window = None
-        if self._even and window is None and width == self._longest + 1:
+        whole = self._even and width == self._longest + 1
+        # A recorded step has rows of other lengths when it is replayed.
+        if tokens == 1 and whole and window is None and device.type != "cuda":
             return None
         if (window, device) not in self._masks:
-            columns, last = torch.arange(width, device=device), self.positions.to(device)[:, None]
+            columns = torch.arange(width, device=device)
+            last = self.next_positions(tokens).to(device)[:, None]
             seen = columns <= last
             if window is not None:
                 seen &= columns > last - window
-            self._masks[window, device] = seen[:, None, None]
+            seen = seen.unflatten(0, (self.count, tokens))[:, None]  # [B, 1, tokens, width]
+            if tokens > 1:
+                seen = seen[:, :, :, None].expand(-1, -1, -1, together, -1).flatten(2, 3)
+            self._masks[window, device] = seen
         return self._masks[window, device]
 
 
-def _with_room(stored: Tensor) -> Tensor:
+def closing_pays(device: torch.device, live: int, count: int) -> bool:
+    """Whether ended rows cost more than moving others into their places.
+
+    On a CPU a row costs its share of a step. On a GPU it costs little, and moving rows means that
+    the step has to be recorded again.
+    """
+    return device.type != "cuda" or 2 * live <= count
+
+
+def read_prompts(
+    decoder: PackedDecoder, prompts: Sequence[tuple[int, ...]], device: torch.device
+) -> tuple[Tensor, Rows]:
+    """The hidden states behind each row's prompt, [B, D], and the rows that the prompts begin."""
+    import torch
+
+    # Samples of one problem share their prompt, which is read once.
+    different = list(dict.fromkeys(prompts))
+    place_of = {prompt: place for place, prompt in enumerate(different)}
+    places = [place_of[prompt] for prompt in prompts]
+    pack = build_pack(different, [(0,)] * len(different))
+    reading = Prompts(pack, places, device)
+    ids, positions, last = (
+        torch.from_numpy(x).to(device) for x in (pack.ids, pack.positions, pack.predicts[places])
+    )
+    hidden = decoder(ids, positions, reading)
+    return hidden[last.to(hidden.device)], reading.rows()
+
+
+def _with_room(stored: Tensor, needed: int = 1) -> Tensor:
     """[B, T, G, D] -> [B, T + ROOM, G, D], zeros behind: masked, but NaN would not stay there."""
     rows, tokens, heads, width = stored.shape
-    wider = stored.new_zeros((rows, tokens + ROOM, heads, width))
+    wider = stored.new_zeros((rows, tokens + max(ROOM, needed), heads, width))
     wider[:, :tokens] = stored
     return wider

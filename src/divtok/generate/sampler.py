@@ -42,7 +42,7 @@ class KeyedSampler:
         self._vocab_size = vocab_size
         self._streams = [key_generator(key) for key in keys]
         self._sampling = sampling
-        self._warpers = _warpers(sampling)
+        self._warpers = warpers(sampling)
         self._numbers: list[Tensor] = []  # the next uniform numbers of all rows, [B] each
         self._drawn: Tensor | None = None  # [B, V], 1 at the tokens a row has, where that matters
 
@@ -115,14 +115,15 @@ class KeyedSampler:
         return self._numbers.pop(0)
 
 
-def _warpers(sampling: Sampling) -> list[Any]:
+def warpers(sampling: Sampling) -> list[Any]:
+    """What changes the scores before a draw, in order."""
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    warpers: list[Any] = []
+    found: list[Any] = []
     if sampling.temperature not in (0, 1):
-        warpers.append(TemperatureLogitsWarper(sampling.temperature))
+        found.append(TemperatureLogitsWarper(sampling.temperature))
     if sampling.top_k is not None:
-        warpers.append(TopKLogitsWarper(sampling.top_k))
+        found.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
-        warpers.append(TopPLogitsWarper(sampling.top_p))
-    return warpers
+        found.append(TopPLogitsWarper(sampling.top_p))
+    return found

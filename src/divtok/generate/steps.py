@@ -11,21 +11,20 @@ from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from divtok.errors import ModelError
-from divtok.generate.rows import Prompts, Rows
+from divtok.generate.recorded import Recorded, unrecordable
+from divtok.generate.rows import Rows, closing_pays, read_prompts
 from divtok.generate.sampler import KeyedSampler
 from divtok.memory import is_out_of_memory
 from divtok.models.load import LoadedModel
 from divtok.packed.decoder import CANNOT, PackedDecoder
-from divtok.packed.packs import build_pack
 from divtok.packed.parts import find_decoder, find_head, positions_shared
 from divtok.packed.probe import PROMPT, make_probe
 from divtok.progress import say
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -99,26 +98,13 @@ class Writer:
             self._output = find_head(loaded).logits
         self._device = loaded.device
         self._step: Callable[[Tensor], Tensor] = self._next
-        if loaded.device.type == "cuda" and loaded.model not in _unrecordable:
-            self._step = _Recorded(self._next, loaded.model, loaded.device)
+        if loaded.device.type == "cuda" and loaded.model not in unrecordable:
+            self._step = Recorded(self._next, loaded.model, loaded.device)
 
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
         """Read the prompt of each row -> logits behind it, [B, V]."""
-        import torch
-
-        # Samples of one problem share their prompt, which is read once.
-        different = list(dict.fromkeys(prompts))
-        place_of = {prompt: place for place, prompt in enumerate(different)}
-        places = [place_of[prompt] for prompt in prompts]
-        pack = build_pack(different, [(0,)] * len(different))
-        reading = Prompts(pack, places, self._device)
-        ids, positions, last = (
-            torch.from_numpy(x).to(self._device)
-            for x in (pack.ids, pack.positions, pack.predicts[places])
-        )
-        hidden = self._decoder(ids, positions, reading)
-        self._rows = reading.rows()
-        return self._output(hidden[last.to(hidden.device)]).to(self._device)
+        hidden, self._rows = read_prompts(self._decoder, prompts, self._device)
+        return self._output(hidden).to(self._device)
 
     def read(self, tokens: Tensor) -> Tensor:
         """The next token of every row, [B] -> logits behind it, [B, V]."""
@@ -133,12 +119,8 @@ class Writer:
         return self._output(hidden).to(self._device)
 
     def should_close_up(self, live: int) -> bool:
-        """Whether ended rows cost more than moving others into their places.
-
-        On a CPU a row costs its share of a step. On a GPU it costs little, and moving rows means
-        that the step has to be recorded again.
-        """
-        return self._device.type != "cuda" or 2 * live <= self._rows.count
+        """Whether ended rows cost more than moving others into their places."""
+        return closing_pays(self._device, live, self._rows.count)
 
     def keep(self, places: Sequence[int]) -> None:
         """Only the rows at these places, in this order."""
@@ -150,87 +132,8 @@ class Writer:
         self._rows.stop(places)
 
     def _forget(self) -> None:
-        if isinstance(self._step, _Recorded):
+        if isinstance(self._step, Recorded):
             self._step.forget()
-
-
-# Models whose step cannot be recorded; a model is known by itself, and forgotten with it.
-_unrecordable: WeakSet[Any] = WeakSet()
-
-
-class _Recorded:
-    """A step that is recorded once and then replayed, as a CUDA graph.
-
-    A small step is over before Python has started the next kernel, so that a GPU would mostly wait.
-    What a step reads and writes must stay where it was when it was recorded; if not, `forget`.
-    """
-
-    def __init__(self, step: Callable[[Tensor], Tensor], model: Any, device: torch.device) -> None:
-        self._step, self._model, self._device = step, model, device
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._tried = False
-        self._tokens: Tensor
-        self._logits: Tensor
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        if not self._tried:
-            self._tried = True
-            return self._first(tokens)
-        if self._model in _unrecordable:
-            return self._step(tokens)
-        if self._graph is None:
-            self._graph = self._record(tokens)
-            if self._graph is None:
-                return self._step(tokens)
-        self._tokens.copy_(tokens)
-        self._graph.replay()
-        return self._logits
-
-    def forget(self) -> None:
-        self._graph = None
-
-    def _first(self, tokens: Tensor) -> Tensor:
-        """A step as usual, which sets up what kernels need, and shows whether it can be recorded.
-
-        It cannot where the model asks the device for a number in the middle of a step, or lies on
-        several devices.
-        """
-        import torch
-
-        if len({weight.device for weight in self._model.parameters()}) > 1:
-            _unrecordable.add(self._model)
-            return self._step(tokens)
-        before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            return self._step(tokens)
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            _unrecordable.add(self._model)
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-        return self._step(tokens)  # again, which writes the same in the same places
-
-    def _record(self, tokens: Tensor) -> torch.cuda.CUDAGraph | None:
-        """The graph of a step; None where the device refuses to record it after all."""
-        import torch
-
-        self._tokens = tokens.clone()
-        graph = torch.cuda.CUDAGraph()
-        usual = torch.cuda.current_stream(self._device)
-        try:
-            # The outer one brings the usual stream back, which a recording that fails does not.
-            with torch.cuda.device(self._device), torch.cuda.stream(usual):
-                stream = torch.cuda.Stream(self._device)
-                with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                    self._logits = self._step(self._tokens)
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            _unrecordable.add(self._model)
-            return None
-        return graph
 
 
 # Whether a model can be stepped through; a model is known by itself, and forgotten with it.

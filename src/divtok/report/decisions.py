@@ -112,7 +112,7 @@ def _table(
         return None
     caption = (
         "Share of responses, over all benchmarks, that can be accepted such that, with chance "
-        f"{_percent(1 - DELTA)}, at most the risk of them are wrong; without an answer or cut off "
+        f"{_percent(1 - DELTA)}, at most the risk of them are wrong; without an answer "
         "counts as wrong. At most: what a rule that knew the grades would accept. A dash: it "
         "cannot be promised with so many problems. The promise is for an estimator that was "
         "chosen beforehand: choose by this table, then promise on other problems."
@@ -129,7 +129,9 @@ def _best(of: Mapping[str, Offer | None]) -> Offer | None:
 def _drawn(
     generator: str, offer: Offer, answers: Answers, labels: Mapping[str, str] | None
 ) -> Drawn:
-    points = risk_points(answers.confidence, answers.correct, answers.problem, delta=DELTA)
+    points = risk_points(
+        answers.confidence, answers.correct, answers.problem, risk=offer.promise.risk, delta=DELTA
+    )
     x = tuple(100 * point.coverage for point in points)
     risk, name = offer.promise.risk, label(offer.estimator, labels)
     lines = (
@@ -163,9 +165,9 @@ def _percents(values: Iterable[float]) -> tuple[float, ...]:
 
 def _short(best: Mapping[str, Offer | None], labels: Mapping[str, str] | None) -> tuple[str, ...]:
     lines = [
-        f"Of {generator}'s answers {_percent(o.coverage)} can be accepted with at most "
-        f"{_percent(o.promise.risk)} of them wrong, with chance {_percent(1 - DELTA)}: "
-        f"{label(o.estimator, labels)} accepts most."
+        f"Of {generator}'s answers {label(o.estimator, labels)} accepts most, "
+        f"{_percent(o.coverage)}: had it been chosen beforehand, at most "
+        f"{_percent(o.promise.risk)} of them are wrong, with chance {_percent(1 - DELTA)}."
         if o.coverage is not None
         else f"Of {generator}'s answers none can be accepted with a promise of at most "
         f"{_percent(o.promise.risk)} wrong."

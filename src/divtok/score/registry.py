@@ -21,6 +21,7 @@ from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import UsageError
 from divtok.records import PER_TOKEN_FIELDS, Scalar, Trace
 from divtok.registry import Registry
+from divtok.score.tokens import Sums
 
 EstimatorFunction = Callable[..., float]
 RatedSum = Callable[..., float]
@@ -61,7 +62,8 @@ class Estimator:
     set for, None where for none in particular. `rate_of` gives the sum that its parameter `rate`
     is of, from a trace and its other parameters: the value is exp(-rate * sum), and a rate can be
     fitted. `never_rises` says that further tokens never raise its value, so that a response whose
-    value is too low already need not be written to its end.
+    value is too low already need not be written to its end. `sums` gives the same values as the
+    function does, from sums over tokens; None where none are declared.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Estimator:
     base_rate: float | None = None
     rate_of: RatedSum | None = field(default=None, repr=False)
     never_rises: bool = False
+    sums: Sums | None = field(default=None, repr=False)
 
     @cached_property
     def needs_trace(self) -> bool:
@@ -143,6 +146,7 @@ def estimator(
     base_rate: float | None = None,
     rate_of: RatedSum | None = None,
     never_rises: bool = False,
+    sums: Sums | None = None,
 ) -> Callable[[EstimatorFunction], EstimatorFunction]:
     """Register a function as an estimator.
 
@@ -150,7 +154,8 @@ def estimator(
     that has it, score.ESTIMATOR.NAME=VALUE for this one alone. `ranges` are their legal values.
     With `rate_of`, a function of the trace and the other parameters, the estimator is
     exp(-rate * rate_of(...)), and `divtok fit --what rate` fits its rate. With `never_rises` a
-    response is given up while it is written, once its value is below a policy's threshold.
+    response is given up while it is written, once its value is below a policy's threshold. With
+    `sums` its values are computed for all prefixes at once, and the report says how early it tells.
 
     Example:
         >>> import divtok
@@ -188,6 +193,7 @@ def estimator(
             base_rate=base_rate,
             rate_of=rate_of,
             never_rises=never_rises,
+            sums=sums,
         )
         ESTIMATORS.add(name, spec)
         return function

@@ -8,7 +8,7 @@ from dataclasses import replace
 from divtok.config.made_with import divtok_version
 from divtok.config.run import RunConfig
 from divtok.decide.offer import Offer, answers_of, how_scored, offer_of, policy_of
-from divtok.decide.policy import Below, HowScored
+from divtok.decide.policy import Below, HowScored, check_below
 from divtok.decide.policy_file import save_policy
 from divtok.errors import DataError, StoreError, UsageError
 from divtok.evaluate.scored_group import ScoredGroup, by_generator
@@ -38,6 +38,7 @@ def decide(
 
     A policy is for one pair, so each generator gets one of its own.
     """
+    check_below(below, to)
     name = usual_estimator(run, Facts(run, config), estimator)
     groups = by_generator(groups_of(run, config))
     if generator is not None and generator not in groups:

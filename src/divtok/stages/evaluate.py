@@ -340,6 +340,7 @@ def _group(
         counted=config.score.tokens,
         fallback=[grades[r.key].fallback for r in rows] if released else None,
         answer=None if answers is None else [answers[r.key] for r in rows],
+        key=[r.key for r in rows],
     )
 
 

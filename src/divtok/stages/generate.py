@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from divtok.config.engines import engine_setup, engine_setups
@@ -22,15 +23,17 @@ from divtok.generate.jobs import Job
 from divtok.problems.benchmark import find_benchmark, load_benchmark, problems_digest
 from divtok.problems.sources import HubSource
 from divtok.records import Problem
-from divtok.stages.choices import check_addresses
+from divtok.stages.choices import asked_divergences, check_addresses
 from divtok.stages.continued import ANOTHER_RUN, SECTION, check_joins, generation_identity
+from divtok.stages.recorded import check_recorded
+from divtok.stages.trace import check_pairs
 from divtok.store.calls import Calls
 from divtok.store.layout import Key
 from divtok.store.notes import keep_note
 from divtok.store.responses import stored_responses
 from divtok.store.run import Run
 from divtok.store.sections import as_stored
-from divtok.store.space import TRAJECTORY_BYTES_PER_TOKEN, require_space
+from divtok.store.space import TRACE_BYTES_PER_TOKEN, TRAJECTORY_BYTES_PER_TOKEN, require_space
 
 
 def prepare(run: Run, config: RunConfig) -> list[Problem]:
@@ -109,7 +112,11 @@ def generate(
         return
     for setup in engine_setups(config):
         config.engine.check(setup)
+    if config.engine.gives_traces:
+        check_recorded(config)
     problems = prepare(run, config)
+    if config.engine.gives_traces:
+        check_pairs(run, config)
     present = run.trajectories.keys()
     if retry_failed:
         present -= {(r.key,) for r in stored_responses(run).values() if r.failed}
@@ -134,19 +141,26 @@ def _generate(
     assert engine.open is not None
     calls = Calls(run, "response")
     setup = engine_setup(config, generator, answered=calls.answered)
+    if engine.gives_traces:
+        setup = replace(setup, trace_columns=tuple(d.column for d in asked_divergences(config)))
 
     def begin(missing: Sequence[Sequence[Job]]) -> None:
         tokens = _expected_tokens(run, generator, setup.sampling.max_length)
         rows = sum(len(batch) for batch in missing)
-        require_space(run.path, round(rows * tokens * TRAJECTORY_BYTES_PER_TOKEN))
+        traced = TRACE_BYTES_PER_TOKEN if engine.gives_traces else 0
+        require_space(run.path, round(rows * tokens * (TRAJECTORY_BYTES_PER_TOKEN + traced)))
         made_with = made_with_generator(setup, weights_here=engine.weights_here)
         run.note_maker(run.trajectories.layout.name, made_with)
+        if engine.gives_traces:
+            both = " ".join(config.pair_for(generator))
+            run.note_maker(run.traces.layout.name, {**made_with, "models": both})
 
     def keep(made: Sequence[Generated]) -> None:
         rows = [row for row in made if (row.trajectory.key,) not in present]
         # What comes with a trajectory first, so that a trajectory means all of it.
         calls.keep(row.call for row in rows)
         run.table(READINGS).append([row.sampled for row in rows if row.sampled is not None])
+        run.traces.append([row.trace for row in rows if row.trace is not None])
         run.trajectories.append([row.trajectory for row in rows])
 
     task = Task(

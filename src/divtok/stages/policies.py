@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from divtok.decide.policy import (
     Decision,
     HowScored,
     Policy,
+    certain,
     check_pair_of,
     check_policy,
     decision_of,
@@ -27,10 +27,13 @@ from divtok.evaluate.resampling import problem_numbers
 from divtok.evaluate.share_interval import share_interval
 from divtok.records import Confidence, Interval, Reason, Scalar, Verdict
 from divtok.report.text import slug
+from divtok.stages.evaluate import graded
 from divtok.stages.kept_files import kept_file
 from divtok.store.columns import reason_of
 from divtok.store.responses import Response, rows_of, stored_responses
 from divtok.store.run import Run
+
+ANOTHER_GENERATOR = "another_generator"  # a kind of reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Applied:
-    """What a policy says of a run's responses by its pair, in the order of the run.
+    """What a policy says of a run's responses, in the order of the run.
 
     `warning` says why its promise may not hold here; None where nothing speaks against it.
     `wrong` is the share of wrong ones among the accepted responses whose grade is known, `graded`
@@ -66,7 +69,8 @@ class Applied:
 
 
 def policy_path(run: Run, policy: Policy) -> Path:
-    name = f"{policy.scored.estimator}-{slug(policy.generator)}-risk-{100 * policy.risk:g}"
+    promise = f"risk-{100 * policy.risk:g}-delta-{100 * policy.delta:g}"
+    name = f"{policy.scored.estimator}-{slug(policy.generator)}-{promise}"
     return run.policies / f"{name}.json"
 
 
@@ -84,19 +88,25 @@ def find_policy(given: str) -> Policy:
 
 
 def apply_policy(run: Run, config: RunConfig, policy: Policy) -> Applied:
-    """Its decision on every response that its pair has read; refused for another pair."""
-    check_pair_of(policy, *dict.fromkeys(config.scored_pairs().values()))
-    pairs = {g: pair for g, pair in config.scored_pairs().items() if pair == policy.scored.pair}
-    verdicts: dict[str, str] = dict(rows_of(run.grades, ("key", "verdict")))
+    """Its decision on every response of the generator that it was made on.
+
+    Where the run has none of that generator: on all that its pair has read, with a warning. Refused
+    for another pair.
+    """
+    pairs = config.scored_pairs()
+    check_pair_of(policy, *dict.fromkeys(pairs.values()))
+    read = [generator for generator, pair in pairs.items() if pair == policy.scored.pair]
+    generators = [policy.generator] if policy.generator in read else read
+    verdicts = _verdicts(run)
     responses = stored_responses(run)
     rows = tuple(
         Decided(
             responses[found.key],
             found,
             decision_of(policy, found),
-            _right(responses[found.key], verdicts.get(found.key)),
+            _right(verdicts.get(found.key)),
         )
-        for found in _confidences(run, config, policy, responses, pairs)
+        for found in _confidences(run, config, policy, responses, generators)
     )
     if not rows:
         raise UsageError(
@@ -105,14 +115,14 @@ def apply_policy(run: Run, config: RunConfig, policy: Policy) -> Applied:
             next_step="Score it: "
             f"{command('score', run.path, f'score.estimators=[{policy.scored.estimator}]')}",
         )
-    values = [row.confidence.value for row in rows if row.confidence.value is not None]
+    values = [low for row in rows if (low := certain(row.confidence)) is not None]
     problems = problem_numbers([f"{r.response.benchmark} {r.response.problem_id}" for r in rows])
     accepted = np.array([r.decision.accepted and r.correct is not None for r in rows], dtype=bool)
     wrong = np.array([r.correct is False for r in rows], dtype=bool)[accepted]
     return Applied(
         policy,
         rows,
-        unlike(policy, values, len(np.unique(problems))),
+        _another(policy, generators) or unlike(policy, values, len(np.unique(problems))),
         graded=len(wrong),
         wrong=float(wrong.mean()) if len(wrong) else None,
         wrong_interval=share_interval(wrong, problems[accepted]) if len(wrong) else None,
@@ -124,7 +134,7 @@ def _confidences(
     config: RunConfig,
     policy: Policy,
     responses: Mapping[str, Response],
-    pairs: Mapping[str, tuple[str, str]],
+    generators: Collection[str],
 ) -> Iterator[Confidence]:
     """Those of the policy's estimator and pair, each held against what the policy was made for."""
     checked: set[tuple[str, float | None]] = set()
@@ -133,12 +143,11 @@ def _confidences(
     for key, name, params, value, low, high, prior, *why in rows_of(
         run.confidences, columns + reasons
     ):
-        generator = responses[key].generator
-        if name != policy.scored.estimator or generator not in pairs:
+        if name != policy.scored.estimator or responses[key].generator not in generators:
             continue
         given: dict[str, Scalar] = json.loads(params)
         if value is not None and (params, prior) not in checked:
-            check_policy(policy, _how(config, policy, given, pairs[generator], prior))
+            check_policy(policy, _how(config, policy, given, prior))
             checked.add((params, prior))
         yield Confidence(key, name, given, value, reason_of(*why), low, high, prior)
 
@@ -146,16 +155,29 @@ def _confidences(
 def _how(
     config: RunConfig,
     policy: Policy,
-    params: Mapping[str, Any],
-    pair: tuple[str, str],
+    params: Mapping[str, Scalar],
     prior: float | None,
 ) -> HowScored:
     own = {name: value for name, value in params.items() if name != "tokens"}
-    return HowScored(policy.scored.estimator, own, config.score.tokens, pair, prior)
+    scored = policy.scored
+    return HowScored(scored.estimator, own, config.score.tokens, scored.pair, prior)
 
 
-def _right(response: Response, verdict: str | None) -> bool | None:
+def _another(policy: Policy, generators: Sequence[str]) -> Reason | None:
+    if not policy.generator or policy.generator in generators:
+        return None
+    return Reason(
+        ANOTHER_GENERATOR,
+        f"these are answers of {', '.join(generators)}, and the policy was made on those of "
+        f"{policy.generator}: its promise may not hold",
+    )
+
+
+def _verdicts(run: Run) -> dict[str, str]:
+    """Those that there are: of responses with a gold answer, or another tool's word."""
+    return {key: grade.verdict for key, grade in graded(run, ()).items() if not grade.missing}
+
+
+def _right(verdict: str | None) -> bool | None:
     """As policies are made: a response without an answer is none that may be accepted."""
-    if response.truncated:
-        return False
     return None if verdict in (None, Verdict.UNDETERMINED) else verdict == Verdict.CORRECT

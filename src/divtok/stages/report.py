@@ -9,12 +9,14 @@ from divtok.evaluate.fit import ThetaFit
 from divtok.report.cascade import cascade_part
 from divtok.report.decisions import decisions_part
 from divtok.report.part import Part
+from divtok.report.running import running_part
 from divtok.report.selective import selective_part
 from divtok.report.write import write_report
 from divtok.stages.cascade import cascade_in
 from divtok.stages.evaluate import Results, protocol_of, results_of
 from divtok.stages.mistakes import mistakes_report
 from divtok.stages.report_age import note_report
+from divtok.stages.running import running_results
 from divtok.stages.vote import votes_part_of
 from divtok.store.run import Run
 
@@ -51,6 +53,7 @@ def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
         votes_part_of,
         _cascade,
         mistakes_report,
+        _running,
     ]
     parts = (make(run, config, found) for make in makers)
     return [part for part in parts if part is not None]
@@ -59,3 +62,8 @@ def parts_of(run: Run, config: RunConfig, found: Results) -> list[Part]:
 def _cascade(run: Run, config: RunConfig, found: Results) -> Part | None:
     between = cascade_in(config, found)
     return None if between is None else cascade_part(between)
+
+
+def _running(run: Run, config: RunConfig, found: Results) -> Part:
+    of = running_results(run, config, found.groups)
+    return running_part(of.figures, of.stops, of.tries, of.majorities, reason=of.reason)

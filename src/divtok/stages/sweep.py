@@ -11,13 +11,13 @@ import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from divtok.divergences.divergence import DIVERGENCES
 from divtok.errors import DataError, NothingScoredError, StoreError, UsageError, command
-from divtok.evaluate.metrics import Bools, Floats, Ints
+from divtok.evaluate.metrics import Floats, Ints
 from divtok.evaluate.scored_group import known_verdicts
 from divtok.evaluate.sweep.counts import (
     Counted,
@@ -27,12 +27,13 @@ from divtok.evaluate.sweep.counts import (
 )
 from divtok.evaluate.sweep.rates import RateCurve
 from divtok.evaluate.sweep.surfaces import Surface
-from divtok.records import PER_TOKEN_FIELDS, CountedTokens, FloatArray, Verdict, leave_out
+from divtok.records import PER_TOKEN_FIELDS, CountedTokens, Verdict
 from divtok.score.estimators.weighted import weighted
+from divtok.stages.flat import SPAN_COLUMNS, counted_tokens, flat_column
 from divtok.stages.missing import not_graded
 from divtok.stages.stored import response_of
 from divtok.store.atomic import make_folder, write_text_atomically
-from divtok.store.columns import ArrowColumn, ArrowTable
+from divtok.store.columns import ArrowTable
 from divtok.store.responses import Group, Response, rows_of, stored_responses
 from divtok.store.run import Run
 
@@ -42,7 +43,6 @@ CSV_COLUMNS = (
     *("benchmark", "generator", "p", "q", "divergence"),
     *("estimator", "parameter", "value", "theta", "ece", "auroc"),
 )
-_SPAN_COLUMNS = ("answer_start", "answer_stop", "turn_end")
 
 
 class _Outcome(NamedTuple):
@@ -91,7 +91,7 @@ def counted(
         sizes[response.group] = sizes.get(response.group, 0) + 1
     traced: dict[tuple[Group, Pair], None] = {}
     parts: list[_Part] = []
-    columns = ["key", "p", "q", "status", "exact", *_SPAN_COLUMNS, "logprob_p", "jsd_bits"]
+    columns = ["key", "p", "q", "status", "exact", *SPAN_COLUMNS, "logprob_p", "jsd_bits"]
     columns += [DIVERGENCES.get(name).column for name in thetas]
     for table in run.traces.columns(list(dict.fromkeys(columns))):
         rows = list(_traced(run, table, responses, pairs))
@@ -211,8 +211,8 @@ def _count_shard(
 ) -> _Part:
     if len(rows) < len(table):
         table = table.take([found.row for found in rows])
-    logprob, length = _flat(table.column("logprob_p"))
-    reasoning = _reasoning(table, length, tokens)
+    logprob, length = flat_column(table.column("logprob_p"))
+    reasoning = counted_tokens(table, length, tokens)
     kept_row = np.repeat(np.arange(len(rows)), length)[reasoning]
     counts: dict[str, CountGrid] = {}
     for name, grid in thetas.items():
@@ -224,7 +224,7 @@ def _count_shard(
                 next_step=f"Trace with it: "
                 f"{command('trace', run.path, f'trace.divergences=[{name}]')}",
             )
-        values, same = _flat(column)
+        values, same = flat_column(column)
         if not np.array_equal(length, same):
             raise StoreError(
                 f"The traces of {run.path} have tokens without a value of {kind.column}.",
@@ -233,7 +233,7 @@ def _count_shard(
         counts[name] = count_above(values[reasoning], kept_row, len(rows), kind.stored_thetas(grid))
     ends = np.cumsum(length)[:-1]
     probability = np.split(np.exp(logprob.astype(np.float64)), ends)
-    bits, _ = _flat(table.column("jsd_bits"))
+    bits, _ = flat_column(table.column("jsd_bits"))
     surprise = np.split(weighted(bits, logprob, reasoning), ends)
     return _Part(
         responses=[found.response for found in rows],
@@ -245,24 +245,6 @@ def _count_shard(
         weighted=np.array([row.sum() for row in surprise], dtype=np.float64),
         counts=counts,
     )
-
-
-def _flat(column: ArrowColumn) -> tuple[FloatArray, Ints]:
-    """The values of a list column one after the other [T], and the length of each row [N]."""
-    # Not to_numpy: that imports pandas where it is installed, a third of a second.
-    values: list[Any] = [np.from_dlpack(chunk.flatten()) for chunk in column.chunks]
-    lengths = [np.diff(np.from_dlpack(chunk.offsets)) for chunk in column.chunks]
-    return np.concatenate(values), np.concatenate(lengths).astype(np.int64)
-
-
-def _reasoning(table: ArrowTable, length: Ints, counted: CountedTokens) -> Bools:
-    """[T] for all rows of a shard what `Trace.reasoning` gives for one."""
-    mask = np.ones(int(length.sum()), dtype=bool)
-    ends = np.cumsum(length)
-    spans = zip(*(table.column(name).to_pylist() for name in _SPAN_COLUMNS), strict=True)
-    for end, size, (start, stop, turn_end) in zip(ends, length, spans, strict=True):
-        leave_out(mask[end - size : end], start, stop, turn_end, counted)
-    return mask
 
 
 def _check_found(run: Run, found: Collection[Pair], asked: Collection[Pair] | None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from divtok.decide.policy_file import load_policy
 from divtok.errors import DivtokError, StoreError
 from divtok.evidence.kind import EVIDENCE
 from divtok.score.fit_file import load_fit
 from divtok.stages.bad_rows import BAD_ROWS_FILE, bad_rows
-from divtok.stages.fits import kept_fits
+from divtok.stages.kept_files import kept_files
 from divtok.stages.stored import stored_config
 from divtok.store.responses import rows_of
 from divtok.store.run import CONFIG_FILE, Run
@@ -21,7 +22,7 @@ def verify(run: Run) -> Checked:
     """Read everything and change nothing. Rows are looked at where the files are sound."""
     found = check_files(run)
     if found.sound:
-        found.findings += [*_readable(run), *_bad_rows(run), *_fits(run)]
+        found.findings += [*_readable(run), *_bad_rows(run), *_kept(run)]
     if found.sound:
         found.findings += [*_repeated(run, found), *_belonging(run)]
     return found
@@ -62,12 +63,14 @@ def _bad_rows(run: Run) -> Iterator[Finding]:
         yield Finding.of(run.path / BAD_ROWS_FILE, error)
 
 
-def _fits(run: Run) -> Iterator[Finding]:
-    for path in kept_fits(run):
-        try:
-            load_fit(path)
-        except DivtokError as error:
-            yield Finding.of(path, error)
+def _kept(run: Run) -> Iterator[Finding]:
+    """Of what was fitted, and of policies."""
+    for folder, load in ((run.fits, load_fit), (run.policies, load_policy)):
+        for path in kept_files(folder):
+            try:
+                load(path)
+            except DivtokError as error:
+                yield Finding.of(path, error)
 
 
 def _repeated(run: Run, found: Checked) -> Iterator[Finding]:

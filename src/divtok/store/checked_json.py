@@ -57,7 +57,7 @@ class CheckedJson:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise self.damaged(path, f"it is over {MAX_BYTES:,} bytes long")
-            tree: Any = json.loads(path.read_text(encoding="utf-8"))
+            tree: Any = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
         except OSError as error:
             raise self.damaged(path, error.strerror or str(error)) from error
         except (ValueError, RecursionError) as error:
@@ -79,6 +79,10 @@ class CheckedJson:
 
     def damaged(self, path: Path, why: str) -> DataError:
         return DataError(f"The {self.kind} {path} cannot be read: {why}.", next_step=self.next_step)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")  # Python also reads NaN and Infinity
 
 
 def _checksum(tree: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from divtok.models.load import Tokenizer
 from divtok.protocols.boxed import find_boxed, open_box
 from divtok.records import PER_TOKEN_FIELDS, Trace
 from divtok.trace.batches import Row
-from divtok.trace.pair import Column, Pair
+from divtok.trace.pair import Column, Pair, trace_from
 from divtok.trace.spans import Speller, turn_end
 
 _ROOM = 256  # tokens of the first columns, which double where they are full
@@ -95,7 +95,7 @@ class GrowingTrace:
         columns = {name: column[: len(self)] for name, column in self._columns.items()}
         for name in ("finite_p", "finite_q"):
             columns[name] = columns[name].astype(bool)
-        return row, self._pair.trace_from(row, columns, self._others)
+        return row, trace_from(self._pair, row, columns, self._others)
 
     def _beginning(self, found: _Begun) -> Trace | None:
         if not found.length:

@@ -175,7 +175,7 @@ class Pair:
             ends = np.cumsum([len(row.token_ids) for row in rows])[:-1]
             parts = zip(*(np.split(column, ends) for column in columns.values()), strict=True)
             traces = [
-                self.trace_from(row, dict(zip(columns, part, strict=True)), metrics.others)
+                trace_from(self, row, dict(zip(columns, part, strict=True)), metrics.others)
                 for row, part in zip(rows, parts, strict=True)
             ]
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
@@ -185,32 +185,35 @@ class Pair:
             ]
         return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
-    def trace_from(
-        self, row: Row, columns: Mapping[str, Column], others: Iterable[str] = ()
-    ) -> Trace:
-        """One row's trace from its slice [T] of every metric, with these other divergences."""
-        for reader, finite in ((self.p, columns["finite_p"]), (self.q, columns["finite_q"])):
-            if not finite.all():
-                return self._failed(
-                    row,
-                    "nonfinite",
-                    f"the logits of {reader.name} are no distribution (NaN, +inf or all masked) "
-                    f"at response token {int(np.argmin(finite))} of {len(finite)}",
-                )
-        return trace_of(
-            row,
-            self.p.name,
-            self.q.name,
-            {name: column.copy() for name, column in columns.items()},
-            tokenizer=self.p.tokenizer,
-            end_ids=self.p.end_ids | self.q.end_ids,
-            dropped_mass_p=float(columns["dropped_p"].max()),
-            dropped_mass_q=float(columns["dropped_q"].max()),
-            others={name: columns[name].copy() for name in others},
-        )
-
     def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:
         return trace_without_numbers(row, self.p.name, self.q.name, status, reason)
+
+
+def trace_from(
+    pair: Pair, row: Row, columns: Mapping[str, Column], others: Iterable[str] = ()
+) -> Trace:
+    """One row's trace from its slice [T] of every metric, with these other divergences."""
+    for reader, finite in ((pair.p, columns["finite_p"]), (pair.q, columns["finite_q"])):
+        if not finite.all():
+            return trace_without_numbers(
+                row,
+                pair.p.name,
+                pair.q.name,
+                "nonfinite",
+                f"the logits of {reader.name} are no distribution (NaN, +inf or all masked) "
+                f"at response token {int(np.argmin(finite))} of {len(finite)}",
+            )
+    return trace_of(
+        row,
+        pair.p.name,
+        pair.q.name,
+        {name: column.copy() for name, column in columns.items()},
+        tokenizer=pair.p.tokenizer,
+        end_ids=pair.p.end_ids | pair.q.end_ids,
+        dropped_mass_p=float(columns["dropped_p"].max()),
+        dropped_mass_q=float(columns["dropped_q"].max()),
+        others={name: columns[name].copy() for name in others},
+    )
 
 
 def load_pair(

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from divtok.records import Trace
-from divtok.score.estimators.weighted import RANGES, weighted_surprise
+from divtok.score.estimators.weighted import RANGES, decay, weighted
 from divtok.score.registry import Range, estimator
+from divtok.score.tokens import Floats, Sums, Tokens
 
 NAME = "dtc_guarded"
 # In nats: such a token is 150 times less likely than tokens at its place usually are.
@@ -28,7 +29,7 @@ def excess_surprise(trace: Trace) -> npt.NDArray[np.float64] | None:
     The answer's tokens have one like all others; those from the end of the turn on have none, 0.
     None where a server's most likely tokens do not tell.
     """
-    return _excess(trace) if trace.exact else None
+    return _excess(Tokens.of(trace)) if trace.exact else None
 
 
 def unexpected_tokens(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.bool_] | None:
@@ -45,19 +46,16 @@ def unexpected_count(trace: Trace, *, guard: float = GUARD) -> int | None:
 
 def guarded_surprise(trace: Trace, *, guard: float = GUARD) -> npt.NDArray[np.float64]:
     """[T] weighted surprise of the reasoning tokens, and of all what is beyond the guard."""
-    return weighted_surprise(trace) + np.maximum(_excess(trace) - guard, 0.0)
-
-
-def running_confidence(
-    trace: Trace, *, rate: float = 1.0, guard: float = GUARD
-) -> npt.NDArray[np.float64]:
-    """[T] dtc_guarded of the response up to and with each token: it never rises."""
-    return np.exp(-rate * np.cumsum(guarded_surprise(trace, guard=guard)))
+    return _guarded(Tokens.of(trace), guard)
 
 
 def guarded_sum(trace: Trace, *, guard: float = GUARD) -> float:
     """What the rate of dtc_guarded is of."""
     return float(guarded_surprise(trace, guard=guard).sum())
+
+
+def _terms(tokens: Tokens, *, rate: float, guard: float) -> tuple[Floats]:
+    return (_guarded(tokens, guard),)
 
 
 @estimator(
@@ -68,13 +66,18 @@ def guarded_sum(trace: Trace, *, guard: float = GUARD) -> float:
     ranges=_RANGES,
     rate_of=guarded_sum,
     never_rises=True,
+    sums=Sums(_terms, decay),
 )
 def dtc_guarded(trace: Trace, *, rate: float = 1.0, guard: float = GUARD) -> float:
     """dtc_weighted, lowered by every token that neither of the two models would have written."""
     return float(np.exp(-rate * guarded_sum(trace, guard=guard)))
 
 
-def _excess(trace: Trace) -> npt.NDArray[np.float64]:
-    p = -trace.logprob_p.astype(np.float64) - trace.entropy_p
-    q = -trace.logprob_q.astype(np.float64) - trace.entropy_q
-    return np.where(np.arange(len(p)) < trace.turn_end, np.minimum(p, q), 0.0)
+def _guarded(tokens: Tokens, guard: float) -> Floats:
+    surprise = weighted(tokens.columns["jsd_bits"], tokens.columns["logprob_p"], tokens.counted)
+    return surprise + np.maximum(_excess(tokens) - guard, 0.0)
+
+
+def _excess(tokens: Tokens) -> Floats:
+    p, q = (-tokens.doubles(f"logprob_{m}") - tokens.columns[f"entropy_{m}"] for m in "pq")
+    return np.where(tokens.in_turn, np.minimum(p, q), 0.0)

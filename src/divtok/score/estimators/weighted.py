@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from divtok.records import FloatArray, Trace
 from divtok.score.registry import Range, estimator
+from divtok.score.tokens import Floats, Sums, Tokens
 
 # Of one response; above it the confidence of a single token would be 0 in float64.
 RANGES: dict[str, Range] = {"rate": (0.0, 1000.0)}
@@ -31,14 +32,18 @@ def weighted(
     return np.where(counted, bits.astype(np.float64) * surprise, 0.0)
 
 
-def running_confidence(trace: Trace, *, rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """[T] dtc_weighted of the response up to and with each token: it never rises."""
-    return np.exp(-rate * np.cumsum(weighted_surprise(trace)))
-
-
 def weighted_sum(trace: Trace) -> float:
     """What the rate of dtc_weighted is of."""
     return float(weighted_surprise(trace).sum())
+
+
+def decay(_: Floats, total: Floats, *, rate: float, **others: float) -> Floats:
+    """exp(-rate * sum)."""
+    return np.exp(-rate * total)
+
+
+def _terms(tokens: Tokens, *, rate: float) -> tuple[Floats]:
+    return (weighted(tokens.columns["jsd_bits"], tokens.columns["logprob_p"], tokens.counted),)
 
 
 @estimator(
@@ -49,6 +54,7 @@ def weighted_sum(trace: Trace) -> float:
     ranges=RANGES,
     rate_of=weighted_sum,
     never_rises=True,
+    sums=Sums(_terms, decay),
 )
 def dtc_weighted(trace: Trace, *, rate: float = 1.0) -> float:
     """Likelihood weighted by divergence: exp(-rate * sum of jsd_bits * -ln p), reasoning alone."""

@@ -1,0 +1,1 @@
+"""Speculative sampling: a small model drafts, the generator checks, and both are recorded."""
