@@ -247,7 +247,7 @@ def _stream(options: dict[str, Any], batch: int) -> None:
         for row, scored in zip(rows, found.rows, strict=True):
             failed += scored.confidences[0].value is None
             # Under a name of its own, so that no field of the row's is lost.
-            answer = _answer(scored) | decided(found.scoring.decision(scored))
+            answer = _answer(scored) | _decided(found.scoring.decision(scored))
             plain, nonfinite = without_nonfinite(row | {"divtok": answer})
             if nonfinite:
                 plain["divtok"][FLAG] = nonfinite
@@ -347,13 +347,13 @@ def facts_of(result: Result, *, tokens: bool) -> dict[str, Any]:
         found |= {"confidence_bounds": result.bounds, "count_bounds": result.count_bounds}
     if result.prior is not None:
         found["prior"] = result.prior
-    found |= decided(result.decision)
+    found |= _decided(result.decision)
     if tokens:
         found["each_token"] = [asdict(token) for token in result.tokens]
     return found
 
 
-def decided(decision: Decision | None) -> dict[str, Any]:
+def _decided(decision: Decision | None) -> dict[str, Any]:
     """What a policy says, under its own name; nothing without one."""
     if decision is None:
         return {}
