@@ -28,6 +28,7 @@ SECTIONS = {
         *("load_pair", "confidence", "confidences", "aconfidences", "load_server_pair"),
         *("Result", "Tokens", "Token", "Confidences", "Pair", "ServerPair"),
     ),
+    "While an answer is written": ("stream", "StreamEvent", "ask_until", "Drawn", "Draw"),
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),

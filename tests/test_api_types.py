@@ -103,6 +103,15 @@ def decisions(pair: divtok.Pair, run: divtok.Run, found: divtok.Confidences) -> 
     print(offer.promise.threshold, offer.floor, divtok.confidences([], pair=pair).decisions)
 
 
+def live(pair: divtok.Pair) -> None:
+    for event in divtok.stream("q", pair=pair, estimator=["dtc_lin", "nsl"], temperature=0.5, n=12):
+        told: divtok.StreamEvent = event
+        print(told.text, told.confidence["nsl"], told.result is not None and told.result.value)
+    found: divtok.Drawn = divtok.ask_until("q", pair=pair, above=0.9, budget_tokens=500, k=2)
+    draw: divtok.Draw = found.draws[0]
+    print(found.enough, found.accepted[0].value, found.stopped, found.tokens, draw.reason)
+
+
 def deferred(run: divtok.Run) -> None:
     found: divtok.Cascade = divtok.cascade(run, run, prices=(0.2, 2.0), read_price=0.05)
     print(found.advice, found.curves["dtc_lin"].threshold, found.to_polars().shape)

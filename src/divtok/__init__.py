@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from divtok.api.cascade import Cascade, cascade
     from divtok.api.deciding import decide, load_policy, save_policy
     from divtok.api.distilled import distil
+    from divtok.api.drawing import Draw, Drawn, ask_until
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
     from divtok.api.fitting import fit
     from divtok.api.grading import grade
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from divtok.api.run import Run
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.selective import aurc, coverage_at, risk_coverage
+    from divtok.api.streaming import StreamEvent, stream
     from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.api.votes import vote
@@ -74,6 +76,8 @@ _HOME = {
     "Decision": "divtok.decide.policy",
     "Distilled": "divtok.distilling.facts",
     "DivtokError": "divtok.errors",
+    "Draw": "divtok.api.drawing",
+    "Drawn": "divtok.api.drawing",
     "Evaluation": "divtok.records",
     "Grade": "divtok.records",
     "Offer": "divtok.decide.offer",
@@ -87,6 +91,7 @@ _HOME = {
     "RunningResults": "divtok.stages.running",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
+    "StreamEvent": "divtok.api.streaming",
     "SuspectStep": "divtok.score.suspicion",
     "Token": "divtok.api.result",
     "Tokens": "divtok.api.result",
@@ -96,6 +101,7 @@ _HOME = {
     "Vote": "divtok.decide.chosen",
     "acceptance": "divtok.decide.accepted",
     "aconfidences": "divtok.api.batch",
+    "ask_until": "divtok.api.drawing",
     "aurc": "divtok.api.selective",
     "auroc": "divtok.api.figures",
     "cascade": "divtok.api.cascade",
@@ -124,6 +130,7 @@ _HOME = {
     "risk_coverage": "divtok.api.selective",
     "run": "divtok.api.runs",
     "save_policy": "divtok.api.deciding",
+    "stream": "divtok.api.streaming",
     "suspect_steps": "divtok.api.suspects",
     "sweep": "divtok.api.figures",
     "vote": "divtok.api.votes",
@@ -137,6 +144,8 @@ __all__ = [
     "Decision",
     "Distilled",
     "DivtokError",
+    "Draw",
+    "Drawn",
     "Evaluation",
     "Grade",
     "Offer",
@@ -150,6 +159,7 @@ __all__ = [
     "RunningResults",
     "Sampling",
     "ServerPair",
+    "StreamEvent",
     "SuspectStep",
     "Token",
     "Tokens",
@@ -159,6 +169,7 @@ __all__ = [
     "Vote",
     "acceptance",
     "aconfidences",
+    "ask_until",
     "aurc",
     "auroc",
     "cascade",
@@ -187,6 +198,7 @@ __all__ = [
     "risk_coverage",
     "run",
     "save_policy",
+    "stream",
     "suspect_steps",
     "sweep",
     "vote",

@@ -86,6 +86,12 @@ def put(text: object = "") -> None:
         print(visible(str(text), keep=LAYOUT), flush=True)
 
 
+def put_piece(text: str) -> None:
+    """A piece of a line on standard output, at once."""
+    with writing():
+        print(visible(text, keep=LAYOUT), end="", flush=True)
+
+
 def put_data(data: bytes) -> None:
     """A piece of a file on standard output: as it is, but cleaned where that is a terminal."""
     if sys.stdout.isatty():
@@ -130,6 +136,12 @@ def writing() -> Generator[None]:
 def coloured() -> bool:
     """Whether standard output shows colours and weights; a pipe shows neither."""
     return console().color_system is not None
+
+
+def moving() -> bool:
+    """Whether what is drawn on standard output can be drawn again at the same place."""
+    screen = console()
+    return screen.is_terminal and not screen.is_dumb_terminal
 
 
 def width() -> int:

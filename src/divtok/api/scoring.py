@@ -183,24 +183,31 @@ class Scoring:
             self.pair, (*what, *sorted(divergences), *self.kinds), lambda: self.read([row])[0]
         )
 
-    def scored(self, row: Row, read: Read) -> Scored:
-        trace = replace(read.trace, retokenized=True, counted=self.tokens)
-        heard = dict(zip(self.kinds, read.heard, strict=True))
-        found = [
+    def confidences(
+        self, key: str, trace: Trace, heard: Mapping[str, object] | None = None
+    ) -> tuple[Confidence, ...]:
+        """One of each estimator, maps among them, for a trace that says which tokens count."""
+        return tuple(
             self._mapped(
                 replace(
-                    score_evidence(spec, row.key, trace, heard, given),
+                    score_evidence(spec, key, trace, heard or {}, given),
                     params=named_parameters(spec, given, self.tokens),
                 )
             )
             for spec, given in self.chosen
-        ]
+        )
+
+    def scored(self, row: Row, read: Read, *, retokenized: bool = True) -> Scored:
+        trace = replace(read.trace, retokenized=retokenized, counted=self.tokens)
+        found = self.confidences(row.key, trace, dict(zip(self.kinds, read.heard, strict=True)))
         counts = unexpected = None
         if trace.status == "ok":
             self.tally.add(trace)
             counts = count_trace(trace, theta=self.theta, band_bits=0.0)
-            unexpected = unexpected_count(trace, guard=_guard(found[0]))
-        return Scored(row.text or "", tuple(found), counts, trace, unexpected)
+            unexpected = unexpected_count(
+                trace, guard=guard_of(found[0].estimator, found[0].params)
+            )
+        return Scored(row.text or "", found, counts, trace, unexpected)
 
     def params(self, place: int) -> Mapping[str, Scalar]:
         """What the confidences of the estimator at this place are said to be made with."""
@@ -246,19 +253,25 @@ class Scoring:
         ]
         return Scored(response if isinstance(response, str) else "", tuple(none))
 
-    def result(self, scored: Scored, place: int = 0) -> Result | None:
-        """What a single call gives, of the estimator at this place; None where there is no value"""
+    def result(
+        self, scored: Scored, place: int = 0, *, texts: Sequence[str] | None = None
+    ) -> Result | None:
+        """What a single call gives, of the estimator at this place; None where there is no value.
+
+        `texts` are those of the tokens, where they are not the ones that the response's text gives.
+        """
         found, counts, trace = scored.confidences[place], scored.counts, scored.trace
         if found.value is None or counts is None or trace is None:
             return None
-        tokenizer = self.pair.p.tokenizer
-        texts = token_texts(tokenizer, response_ids(tokenizer, scored.response))
+        if texts is None:
+            tokenizer = self.pair.p.tokenizer
+            texts = token_texts(tokenizer, response_ids(tokenizer, scored.response))
         bounds = None if found.low is None or found.high is None else (found.low, found.high)
         few, many = counts.low, counts.high
         return Result(
             value=found.value,
             count=counts.count,
-            tokens=_tokens(texts, trace, self.theta, _guard(found)),
+            tokens=_tokens(texts, trace, self.theta, guard_of(found.estimator, found.params)),
             estimator=found.estimator,
             params=found.params,
             theta=self.theta,
@@ -270,10 +283,9 @@ class Scoring:
         )
 
 
-def _guard(found: Confidence) -> float:
+def guard_of(estimator: str, params: Mapping[str, Scalar]) -> float:
     """Beyond how many nats a token is unexpected: as asked for, where it was asked for."""
-    asked = found.params["guard"] if found.estimator == GUARDED else GUARD
-    return float(asked)
+    return float(params["guard"] if estimator == GUARDED else GUARD)
 
 
 def _tokens(texts: Sequence[str], trace: Trace, theta: float, guard: float) -> Tokens:

@@ -42,7 +42,7 @@ class Asked:
     debug: bool = False
 
 
-class _Stopped(BaseException):
+class Stopped(BaseException):
     """A signal asked for the end. Not an Exception, so that nothing on the way up takes it."""
 
     def __init__(self, signal_number: int) -> None:
@@ -63,7 +63,7 @@ def main() -> NoReturn:
 
         # Not typer's own way to end, which would print a wrong argument as it is.
         sys.exit(app(prog_name="divtok", standalone_mode=False, obj=asked) or EXIT_OK)
-    except _Stopped as stopped:
+    except Stopped as stopped:
         put_error(
             "divtok: stopped. What was finished is kept; the same command goes on from there."
         )
@@ -129,4 +129,4 @@ def _short(text: object) -> str:
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
     # A second signal, while the first one unwinds, ends the process at once.
     signal.signal(signal_number, signal.SIG_DFL)
-    raise _Stopped(signal_number)
+    raise Stopped(signal_number)

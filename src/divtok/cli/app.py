@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from divtok.cli.ask import ask
 from divtok.cli.cascade import cascade
 from divtok.cli.check import check
 from divtok.cli.confidence import confidence
@@ -61,6 +62,7 @@ app.command("fit-projection")(fit_projection)
 app.command("distil")(distil)
 app.command("import", cls=ImportCommand)(import_)
 app.command("confidence")(confidence)
+app.command("ask")(ask)
 app.command("paper")(paper)
 app.command("ls")(ls)
 app.command("pair")(pair)

@@ -133,8 +133,8 @@ def confidence(
         raise UsageError(
             "There is one response, not a stream of rows.", next_step="Leave out --batch."
         )
-    parameters = _parameters(param or [])
-    p, q = _names(pair, family)
+    parameters = parameters_of(param or [])
+    p, q = pair_names(pair, family)
     rules = None
     if policy is not None:
         from divtok.api.scoring import named, policy_of, with_policy
@@ -172,12 +172,12 @@ def confidence(
         text = _standard_input() if response in (None, "-") else response
         result = api.confidence(question, text or "", **options)
     if as_json:
-        put(json_text(_facts(result, tokens=tokens)))
+        put(json_text(facts_of(result, tokens=tokens)))
     else:
         _show(result, tokens=tokens)
 
 
-def _parameters(given: Iterable[str]) -> dict[str, Scalar]:
+def parameters_of(given: Iterable[str]) -> dict[str, Scalar]:
     """NAME=VALUE each, a value as in a config."""
     found: dict[str, Scalar] = {}
     for text in given:
@@ -212,7 +212,7 @@ def _check(estimator: str, theta: float | None, parameters: Mapping[str, Scalar]
         spec.check_parameter(name, value)
 
 
-def _names(pair: tuple[str, str] | None, family: str | None) -> tuple[str, str]:
+def pair_names(pair: tuple[str, str] | None, family: str | None) -> tuple[str, str]:
     if (pair is None) == (family is None):
         raise UsageError(
             "It takes two models to read a response.",
@@ -331,7 +331,7 @@ def _answer(scored: Scored) -> dict[str, Any]:
     return facts
 
 
-def _facts(result: Result, *, tokens: bool) -> dict[str, Any]:
+def facts_of(result: Result, *, tokens: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "confidence": result.value,
         "estimator": result.estimator,
@@ -362,8 +362,15 @@ def _decided(decision: Decision | None) -> dict[str, Any]:
 
 
 def _show(result: Result, *, tokens: bool) -> None:
+    put_result(result)
+    if tokens:
+        put_tokens(result)
+    _hint(result)
+
+
+def put_result(result: Result) -> None:
+    """The confidence in a line, and what a policy says of it in another."""
     from divtok.report.marks import summary
-    from divtok.score.estimators.guarded import excess_surprise
     from divtok.score.facts import COUNTED_WORDS
     from divtok.score.fitted import how_stated
 
@@ -383,20 +390,22 @@ def _show(result: Result, *, tokens: bool) -> None:
     if result.decision is not None:
         to = "" if result.decision.to is None else f" to {visible(result.decision.to)}"
         put(f"{result.decision.action}{to}: {result.decision.reason}")
-    if tokens:
-        from divtok.report.trajectory import trajectory_text
 
-        text = trajectory_text(
-            [token.text for token in result.tokens],
-            result.trace.jsd_bits,
-            result.theta,
-            reasoning=result.trace.reasoning(),
-            excess=excess_surprise(result.trace),
-            guard=result.tokens.guard,
-            brackets=not coloured(),
-        )
-        show(text)
-    _hint(result)
+
+def put_tokens(result: Result) -> None:
+    from divtok.report.trajectory import trajectory_text
+    from divtok.score.estimators.guarded import excess_surprise
+
+    text = trajectory_text(
+        [token.text for token in result.tokens],
+        result.trace.jsd_bits,
+        result.theta,
+        reasoning=result.trace.reasoning(),
+        excess=excess_surprise(result.trace),
+        guard=result.tokens.guard,
+        brackets=not coloured(),
+    )
+    show(text)
 
 
 def _hint(result: Result) -> None:

@@ -84,12 +84,18 @@ def _write(
 
 
 class Writer:
-    """The model on its way through a batch of rows."""
+    """The model on its way through a batch of rows.
+
+    Without its `head` it gives hidden states [B, D] wherever it would give logits.
+    """
 
     _rows: Rows  # there once the prompts are read
 
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._decoder, self._head = PackedDecoder(find_decoder(loaded)), find_head(loaded)
+    def __init__(self, loaded: LoadedModel, *, head: bool = True) -> None:
+        self._decoder = PackedDecoder(find_decoder(loaded))
+        self._output: Callable[[Tensor], Tensor] = _as_it_is
+        if head:
+            self._output = find_head(loaded).logits
         self._device = loaded.device
         self._step: Callable[[Tensor], Tensor] = self._next
         if loaded.device.type == "cuda" and loaded.model not in unrecordable:
@@ -98,7 +104,7 @@ class Writer:
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
         """Read the prompt of each row -> logits behind it, [B, V]."""
         hidden, self._rows = read_prompts(self._decoder, prompts, self._device)
-        return self._head.logits(hidden).to(self._device)
+        return self._output(hidden).to(self._device)
 
     def read(self, tokens: Tensor) -> Tensor:
         """The next token of every row, [B] -> logits behind it, [B, V]."""
@@ -110,7 +116,7 @@ class Writer:
 
     def _next(self, tokens: Tensor) -> Tensor:
         hidden = self._decoder(tokens, self._rows.positions, self._rows)
-        return self._head.logits(hidden).to(self._device)
+        return self._output(hidden).to(self._device)
 
     def should_close_up(self, live: int) -> bool:
         """Whether ended rows cost more than moving others into their places."""
@@ -176,6 +182,10 @@ def _why_not(loaded: LoadedModel) -> str | None:
 def small_steps(model: Any) -> AbstractContextManager[None]:
     """What `generate` puts around its steps: other kernels of experts suit a few tokens."""
     return getattr(model, "_optimize_model_for_decode", nullcontext)()
+
+
+def _as_it_is(hidden: Tensor) -> Tensor:
+    return hidden
 
 
 def closed_up(live: Sequence[int]) -> list[int]:

@@ -19,6 +19,8 @@ _TOKEN = re.compile(
 )
 # `\boxed 42`: without braces only a number is believed, since prose also says "in \boxed form".
 _BRACELESS = re.compile(r"\s{0,8}(?P<content>[-+]?\.?\d(?:[^\s$]*[^\s$.,;:!?*\\)])?)")
+# The beginning of such a number, which the next characters may make longer.
+_BRACELESS_OPEN = re.compile(r"\s{0,8}(?P<content>[-+]?\.?(?:\d[^\s$]*)?)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,35 @@ def unclosed_box(text: str) -> int | None:
         elif token["brace"] == "}" and open_braces:
             open_braces.pop()
     return next((start for start in reversed(open_braces) if start is not None), None)
+
+
+def open_box(text: str) -> int | None:
+    r"""Where the content begins of the first box that further text may close as the last one.
+
+    None without one. So of a text that is still being written nothing before that place, but for
+    what `find_boxed` finds by then, is ever the answer's.
+    """
+    best = -1  # where the content begins of what `find_boxed` finds
+    open_braces: list[int | None] = []  # as there
+    number: int | None = None
+    for token in _TOKEN.finditer(text):
+        if token["open"]:
+            open_braces.append(token.end())
+        elif token["box"]:
+            begun = _BRACELESS_OPEN.match(text, token.end())
+            if begun is not None:
+                number = begun.start("content") if number is None else number
+                continue
+            found = _braceless(text, token.end())
+            best = best if found is None else found.start
+        elif token["brace"] == "{":
+            open_braces.append(None)
+        elif token["brace"] == "}" and open_braces:
+            start = open_braces.pop()
+            if start is not None and start > best and _stripped(text, start, token.start()):
+                best = start
+    waiting = [start for start in (*open_braces, number) if start is not None and start > best]
+    return min(waiting, default=None)
 
 
 def _braceless(text: str, start: int) -> AnswerSpan | None:

@@ -132,11 +132,20 @@ def tokens_text(
 def _marked_tokens(found: _Tokens, brackets: bool) -> Text:
     text = Text(overflow="fold")
     for token, bits, _, divergent, unexpected in found:
-        shown_token = _broken(token, divergent or unexpected)
-        if brackets:
-            shown_token = marked(shown_token, divergent=divergent, unexpected=unexpected)
-        text.append(shown_token, style=_style(bits, divergent, unexpected))
+        text.append_text(
+            token_text(token, bits, divergent=divergent, unexpected=unexpected, brackets=brackets)
+        )
     return text
+
+
+def token_text(
+    token: str, bits: float, *, divergent: bool, unexpected: bool, brackets: bool = False
+) -> Text:
+    """One token as `trajectory_text` shows it."""
+    shown = _broken(token, divergent or unexpected)
+    if brackets:
+        shown = marked(shown, divergent=divergent, unexpected=unexpected)
+    return Text(shown, style=_style(bits, divergent, unexpected))
 
 
 def _legend(

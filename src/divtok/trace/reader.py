@@ -32,7 +32,7 @@ class Reader:
     `trunk(pack)` gives the hidden states [N, D] of the pack's tokens after the final norm; `packed`
     says that it does so without padding. `context_length` is None where the architecture has no
     limit. Beyond `length_switch` tokens the model takes other positions (longrope), for all that it
-    reads at once.
+    reads at once. `loaded` is the whole model it was made of, which can write, too.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Reader:
     revision: str | None = None
     packed: bool = True
     length_switch: int | None = None
+    loaded: LoadedModel | None = None
 
     def __repr__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
@@ -87,6 +88,7 @@ def make_reader(loaded: LoadedModel, *, compile_trunk: bool = False) -> Reader:
         revision=loaded.revision,
         packed=False,
         length_switch=length_switch(settings),
+        loaded=loaded,
     )
     probe = make_probe(min(len(loaded.tokenizer), reader.head.width))
     whole = probe.read_whole(loaded.model, loaded.device, loaded.dtype)

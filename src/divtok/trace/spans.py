@@ -104,26 +104,39 @@ def turn_end(token_ids: Sequence[int], end_ids: Collection[int]) -> int:
     return end
 
 
-def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Each token's share of the decoded text; a character made by several goes to the last.
+class Speller:
+    """Tokens one after another, each with its share of the text that they decode to.
 
-    Tokens decoded one by one would lose such characters, and with some tokenizers the blanks, so
-    each is decoded behind the ones before it.
+    Tokens decoded one by one would lose characters that several make, and with some tokenizers the
+    blanks, so each is decoded behind the ones before it. A character made by several goes to the
+    last of them.
     """
 
-    def decode(start: int, stop: int) -> str:
-        return _decode(tokenizer, list(ids[start:stop]), False)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._shared = 0  # so many of them are told already and only give the next ones context
 
-    texts: list[str] = []
-    start = shared = 0  # ids[start:shared] are told already and only give the next ones context
-    for stop in range(1, len(ids) + 1):
-        text = decode(start, stop)
-        if text.endswith(_INCOMPLETE) and stop < len(ids):
-            texts.append("")
-            continue
-        texts.append(text[len(decode(start, shared)) :])
-        start, shared = shared, stop
-    return texts
+    @property
+    def waiting(self) -> int:
+        """How many tokens so far belong to a character that is not whole yet."""
+        return len(self._ids) - self._shared
+
+    def add(self, token: int, *, last: bool = False) -> str:
+        """The token's share; nothing where its character is not whole yet, unless it is the last"""
+        ids, shared = [*self._ids, token], self._shared
+        text = _decode(self._tokenizer, ids, False)
+        if text.endswith(_INCOMPLETE) and not last:
+            self._ids = ids
+            return ""
+        self._ids, self._shared = ids[shared:], len(ids) - shared
+        return text[len(_decode(self._tokenizer, ids[:shared], False)) :]
+
+
+def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Each token's share of the decoded text: see `Speller`."""
+    speller, last = Speller(tokenizer), len(ids) - 1
+    return [speller.add(token, last=place == last) for place, token in enumerate(ids)]
 
 
 def token_texts_at(tokenizer: Tokenizer, ids: Sequence[int], positions: Sequence[int]) -> list[str]:

@@ -1,0 +1,265 @@
+"""The verb ask: a pair answers a question, with its confidence while it writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from divtok.cli import Stopped
+from divtok.cli.answer_screen import answer_screen
+from divtok.cli.confidence import (
+    facts_of,
+    pair_names,
+    parameters_of,
+    put_result,
+    put_tokens,
+)
+from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOption, SeedOption
+from divtok.cli.printing import saying_warnings
+from divtok.errors import EXIT_NOTHING, UsageError
+from divtok.json_text import json_text
+from divtok.models.load import DType
+from divtok.progress import say
+from divtok.screen import put
+
+if TYPE_CHECKING:
+    from divtok.api.asking import Question
+    from divtok.api.drawing import Draw
+    from divtok.api.streaming import StreamEvent
+
+_INTERRUPTED = 130
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    pair: PairOption = None,
+    family: ReadersOption = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--estimator",
+            help="How to score it; by default as a policy says, or dtc_lin. Repeat it for several.",
+            show_default=False,
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE",
+            help="A parameter of the estimator, as in n=12; may be repeated.",
+        ),
+    ] = None,
+    theta: Annotated[
+        float | None, typer.Option(help="Threshold in bits; by default the family's.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|RUN",
+            help="Say what this policy of 'divtok decide' does with it: its file, or the run.",
+        ),
+    ] = None,
+    fitted: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|RUN", help="Score with what 'divtok fit' kept."),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of answers that are right here, where a map of --fitted is for another."
+        ),
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="0.6 by default; 0 is greedy.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="0.95 by default.")] = None,
+    seed: SeedOption = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The most tokens of an answer.")] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="End where the policy can no longer accept it.")
+    ] = False,
+    until: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Draw answers until K are accepted.")
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(metavar="TOKENS", min=1, help="The most tokens that --until writes."),
+    ] = None,
+    above: Annotated[
+        float | None,
+        typer.Option(help="Accept confidences from here on, for --until without a policy."),
+    ] = None,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Answers that --until writes at the same time.")
+    ] = 1,
+    dtype: DTypesOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Let the first model of a pair answer, and watch the confidence while it writes.
+
+    Divergent tokens are coloured, bold and underlined, unexpected ones inverted; in a pipe they are
+    in [brackets] and in {!braces}. Ctrl-C ends it with what is there. With --json there is one
+    object a line for each token, or with --until for each answer.
+    """
+    _check(stop, policy, until, budget, above, batch)
+    names, rules = pair_names(pair, family), None
+    if policy is not None:
+        from divtok.api.scoring import policy_of
+        from divtok.decide.policy import check_pair_of
+
+        rules = policy_of(policy)
+        check_pair_of(rules, names)
+    with saying_warnings():
+        from divtok import api
+        from divtok.api.asking import Question, sampling_of
+
+        sampling = sampling_of(None, temperature=temperature, top_p=top_p, seed=seed)
+        given = parameters_of(param or [])
+        models = api.load_pair(*(names if family is None else (family,)), dtype=cast(DType, dtype))
+        asked = Question.of(
+            question,
+            models,
+            estimators=estimator or None,
+            theta=theta,
+            sampling=sampling,
+            max_tokens=max_tokens,
+            tokens="reasoning",
+            fitted=fitted,
+            prior=prior,
+            policy=rules,
+            parameters=given,
+            above=above,
+        )
+        if until is not None and budget is not None:
+            _until(asked, until, budget, batch, as_json)
+        else:
+            _stream(asked, stop, as_json)
+
+
+def _check(
+    stop: bool,
+    policy: str | None,
+    until: int | None,
+    budget: int | None,
+    above: float | None,
+    batch: int,
+) -> None:
+    """Refuse options that do not go together, before any model is loaded."""
+    if stop and policy is None:
+        raise UsageError(
+            "Nothing says from which confidence on an answer is stopped.",
+            next_step="Give --policy, or leave out --stop.",
+        )
+    if (until is None) != (budget is None):
+        raise UsageError(
+            "--until and --budget go together.",
+            next_step="Say how many answers to accept, and how many tokens they may cost.",
+        )
+    if until is None and (above is not None or batch > 1):
+        raise UsageError(
+            "--above and --batch are for several answers.", next_step="Give --until and --budget."
+        )
+    if until is not None and (policy is None) == (above is None):
+        raise UsageError(
+            "Either a policy or a number says which answers are accepted.",
+            next_step="Give one of --policy and --above.",
+        )
+
+
+def _stream(asked: Question, stop: bool, as_json: bool) -> None:
+    from divtok.api.streaming import events
+
+    if as_json:
+        for event in events(asked, stop=stop):
+            put(json_text(_event(event)))
+        return
+    last = None
+    try:
+        with answer_screen() as screen:
+            for event in events(asked, stop=stop):
+                last = event
+                screen.add(event)
+    except (Stopped, KeyboardInterrupt) as interrupted:
+        put(_so_far("interrupted", last))
+        code = interrupted.exit_code if isinstance(interrupted, Stopped) else _INTERRUPTED
+        raise typer.Exit(code) from None
+    if last is not None and last.result is not None:
+        put_result(last.result)
+        for name, value in last.confidence.items():
+            if name != last.result.estimator:
+                put(f"{value:.3f} {name}")
+    else:
+        put(_so_far("stopped, since the policy can no longer accept it", last))
+
+
+def _so_far(how: str, last: StreamEvent | None) -> str:
+    """Of an answer that was not written to its end."""
+    if last is None:
+        return f"{how}: nothing was written yet"
+    known = [f"{name} {value:.3f}" for name, value in last.confidence.items() if value is not None]
+    so_far = ", ".join(known) or "no confidence yet"
+    return f"{how}: {so_far}, {last.count} divergent of {last.position + 1} tokens so far"
+
+
+def _event(event: StreamEvent) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "position": event.position,
+        "token_id": event.token_id,
+        "text": event.text,
+        "jsd_bits": event.jsd_bits,
+        "divergent": event.divergent,
+        "unexpected": event.unexpected,
+        "held": event.held,
+        "count": event.count,
+        "confidence": dict(event.confidence),
+        "done": event.done,
+    }
+    if event.done:
+        found["ending"] = event.ending
+    if event.result is not None:
+        found["result"] = facts_of(event.result, tokens=False)
+    return found
+
+
+def _until(asked: Question, k: int, budget: int, batch: int, as_json: bool) -> None:
+    from divtok.api.drawing import Drawn, draws
+
+    rows: list[Draw] = []
+    for draw in draws(asked, k=k, budget_tokens=budget, batch=batch):
+        rows.append(draw)
+        if as_json:
+            put(json_text(_draw(draw)))
+        else:
+            _show(draw)
+    found = Drawn(tuple(rows), k)
+    say(
+        f"{len(found.accepted)} of {len(rows)} answers accepted, {len(found.stopped)} stopped "
+        f"early; {found.tokens} tokens"
+    )
+    if asked.scoring.policy is not None and len(rows) > 1:
+        say("The policy's promise is for the first answer, not for one that was drawn until.")
+    if not found.enough:
+        raise typer.Exit(EXIT_NOTHING)
+
+
+def _show(draw: Draw) -> None:
+    if draw.outcome == "accepted" and draw.result is not None:
+        put(f"sample {draw.sample}:")
+        put_result(draw.result)
+        put_tokens(draw.result)
+    else:
+        say(f"sample {draw.sample}: {draw.outcome} after {draw.tokens} tokens, {draw.reason}")
+
+
+def _draw(draw: Draw) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "sample": draw.sample,
+        "outcome": draw.outcome,
+        "reason": str(draw.reason),
+        "tokens": draw.tokens,
+        "text": draw.text,
+        "confidence": draw.confidence,
+    }
+    if draw.result is not None:
+        found["result"] = facts_of(draw.result, tokens=False)
+    return found
