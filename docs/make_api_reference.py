@@ -28,7 +28,6 @@ SECTIONS = {
         *("load_pair", "confidence", "confidences", "aconfidences", "load_server_pair"),
         *("Result", "Tokens", "Token", "Confidences", "Pair", "ServerPair"),
     ),
-    "While an answer is written": ("stream", "StreamEvent", "ask_until", "Drawn", "Draw"),
     "Grades": ("grade", "grade_answer", "extract_answer"),
     "Figures": (
         *("evaluate", "ece", "auroc", "natural_ece", "natural_auroc"),
@@ -40,7 +39,10 @@ SECTIONS = {
         *("decide", "Offer", "Policy", "Decision", "save_policy", "load_policy"),
         *("vote", "Vote", "cascade", "Cascade", "suspect_steps", "SuspectStep"),
     ),
-    "While a response is written": ("RunningResults", "acceptance", "Acceptance"),
+    "While an answer is written": (
+        *("stream", "StreamEvent", "ask_until", "Drawn", "Draw"),
+        *("RunningResults", "acceptance", "Acceptance"),
+    ),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),
     "Records": (

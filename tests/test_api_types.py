@@ -117,6 +117,13 @@ def deferred(run: divtok.Run) -> None:
     print(found.advice, found.curves["dtc_lin"].threshold, found.to_polars().shape)
 
 
+def early(run: divtok.Run) -> None:
+    found: divtok.RunningResults = run.running()
+    print(found.stops.to_polars(), found.figures[0], found.reason)
+    seen: divtok.Acceptance = divtok.acceptance([4, 4], [4, 1], tokens=7)
+    print(seen.variation, seen.error, seen.interval())
+
+
 def lists(stored: divtok.Confidence) -> None:
     print(stored.value, divtok.estimators()[0].needs, divtok.ls("families")[0]["name"])
     print(divtok.extract_answer("7"), divtok.grade_answer(gold="1", answer=None))

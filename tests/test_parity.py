@@ -49,6 +49,7 @@ CONFIDENCE = {
     "tokens": "counted",
     "fitted": "fitted",
     "prior": "prior",
+    "policy": "policy",
     "parameters": "param",
 }
 CONFIDENCES = {
@@ -166,6 +167,7 @@ WRONG = {
     "prior of no map": wrong("--prior", "0.8", prior=0.8),
     "prior": wrong("--prior", "1", prior=1.0),
     "fit": wrong("--fitted", "no-such.json", fitted="no-such.json"),
+    "policy": wrong("--policy", "no-such.json", policy="no-such.json"),
     "nothing": Case(("tiny",), TINY, response=" \n"),
     "too long": Case(("tiny",), TINY, response="42 " * 1000),
     "servers tell no entropy": Case(

@@ -29,7 +29,8 @@ class Decision:
 
     Example:
         >>> import divtok
-        >>> divtok.Decision("accept", divtok.Reason("above", "0.95 is at least 0.9")).accepted
+        >>> pair = divtok.load_pair("tiny")
+        >>> divtok.confidence("What is 1 + 1?", "It is 2.", pair=pair).decision is None  # no policy
         True
     """
 

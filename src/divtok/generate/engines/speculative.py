@@ -24,7 +24,6 @@ from divtok.generate.engine import (
     weights_identity,
 )
 from divtok.generate.engines.transformers import REPLIES
-from divtok.generate.speculative.writing import make_pair
 from divtok.models.load import LoadedModel, load_model
 from divtok.section import Section
 
@@ -66,6 +65,8 @@ def _load(setup: EngineSetup) -> LoadedModel:
 
 @contextmanager
 def _open(setup: EngineSetup) -> Generator[Write]:
+    from divtok.generate.speculative.writing import make_pair  # a config needs the section alone
+
     options: SpeculativeSection = setup.options
     writers = make_pair(
         _load(setup),
