@@ -28,6 +28,8 @@ TOKENS = 151_665  # that both know; both heads are wider, and not equally wide
 ROWS = (1, 8, 64)
 PROMPT, NEW_TOKENS = 64, 256
 DRAFTS = (2, 4, 8)
+REPEATS = 2  # of which the faster counts
+FASTER, KEPT = 1.5, 0.95  # than plain sampling and a pass; of the speed without a trace
 SAMPLINGS = {
     "open": Sampling(temperature=1.0, top_p=1.0),
     "top-p 0.95": Sampling(temperature=1.0, top_p=0.95),
@@ -63,15 +65,20 @@ def check(device: torch.device) -> Iterator[Finding]:
 def _finding(name: str, base: SpeculativePair, asks: Sequence[Ask], sampling: Sampling) -> Finding:
     rates: dict[str, float] = {}
     rounds: dict[str, float] = {}
-    for way, write in _ways(base).items():
+    ways = _ways(base)
+    for write in ways.values():
         write([replace(ask, limit=16) for ask in asks], sampling)  # whatever is set up once
-        done = write(asks, sampling)
-        rates[way] = done.tokens / done.seconds
-        if done.rounds:
-            rounds[f"{way}, tokens a round"] = done.tokens / done.rounds
-    times = max(rates[f"k={k}"] for k in DRAFTS) / rates["plain + trace"]
-    facts = {**rates, **rounds, "times as fast": times}
-    return Finding("speculative", name, times > 1, facts)
+    for _ in range(REPEATS):
+        for way, write in ways.items():
+            done = write(asks, sampling)
+            rates[way] = max(done.tokens / done.seconds, rates.get(way, 0.0))
+            if done.rounds:
+                rounds[f"{way}, tokens a round"] = done.tokens / done.rounds
+    best = max(DRAFTS, key=lambda k: rates[f"k={k}"])
+    times = rates[f"k={best}"] / rates["plain + trace"]
+    kept = rates[f"k={best}"] / rates[f"k={best}, not traced"]
+    facts = {**rates, **rounds, "times as fast": times, "traced against not traced": kept}
+    return Finding("speculative", name, times >= FASTER and kept >= KEPT, facts)
 
 
 def _ways(base: SpeculativePair) -> dict[str, Way]:

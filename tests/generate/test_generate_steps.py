@@ -209,8 +209,8 @@ def test_what_a_recorded_step_reads_stays_in_its_place(
 
     def replayed(writer: Any, loaded: Any) -> None:
         usual(writer, loaded)
-        made.append(Replayed(writer._step))
-        writer._step = made[-1]
+        made.append(Replayed(writer._next))
+        writer._recorded = made[-1]
 
     usual = steps.Writer.__init__
     monkeypatch.setattr(steps.Writer, "__init__", replayed)
@@ -381,7 +381,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Any:
     def recording(writer: Any, loaded: Any) -> None:
         usual(writer, loaded)
         if loaded.model not in steps.unrecordable:
-            writer._step = steps.Recorded(writer._next, loaded.model, loaded.device)
+            writer._recorded = steps.Recorded(writer._next, loaded.model, loaded.device)
 
     usual = steps.Writer.__init__
     monkeypatch.setattr(steps.Recorded, "_record", with_replay)

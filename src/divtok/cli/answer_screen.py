@@ -49,7 +49,7 @@ def answer_screen() -> Generator[AnswerScreen]:
 
 class _Plain:
     def add(self, event: StreamEvent) -> None:
-        put_piece(_text(event).plain)
+        put_piece(answer_text(event).plain)
 
 
 class _Drawn:
@@ -61,7 +61,7 @@ class _Drawn:
         self._at = 0.0  # when it was drawn
 
     def add(self, event: StreamEvent) -> None:
-        self._line.append_text(_text(event))
+        self._line.append_text(answer_text(event))
         now = time.monotonic()
         if event.done or now - self._at >= _SECONDS:
             self._at = now
@@ -81,10 +81,10 @@ class _Drawn:
         *whole, self._line = self._line.wrap(screen, screen.width)
         for line in whole:
             screen.print(line)
-        self._live.update(Group(self._line, _corner(event)), refresh=True)
+        self._live.update(Group(self._line, corner(event)), refresh=True)
 
 
-def _text(event: StreamEvent) -> Text:
+def answer_text(event: StreamEvent) -> Text:
     from divtok.report.trajectory import token_text
 
     return token_text(
@@ -96,7 +96,7 @@ def _text(event: StreamEvent) -> Text:
     )
 
 
-def _corner(event: StreamEvent) -> Text:
+def corner(event: StreamEvent) -> Text:
     """How sure the pair is so far, at the right."""
     from rich.text import Text
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakMethod, WeakSet
 
 from divtok.memory import is_out_of_memory
 
@@ -12,8 +14,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# Models of which no step can be recorded; a model is known by itself, and forgotten with it.
+# Models of which no step can be recorded, and those whose steps ask the device for no number; a
+# model is known by itself, and forgotten with it.
 unrecordable: WeakSet[Any] = WeakSet()
+_waits_for_nothing: WeakSet[Any] = WeakSet()
 
 
 class Recorded:
@@ -21,10 +25,13 @@ class Recorded:
 
     A small step is over before Python has started the next kernel, so that a GPU would mostly wait.
     What a step reads and writes must stay where it was when it was recorded; if not, `forget`.
+
+    `step` is a method of whoever keeps this. It is not kept alive from here: the two, with all that
+    lies in the stores of keys and values, would otherwise wait for Python to find their circle.
     """
 
     def __init__(self, step: Callable[[Tensor], Tensor], model: Any, device: torch.device) -> None:
-        self._step, self._model, self._device = step, model, device
+        self._method, self._model, self._device = WeakMethod(step), model, device
         self._graph: torch.cuda.CUDAGraph | None = None
         self._tried = False
         self._tokens: Tensor
@@ -44,6 +51,11 @@ class Recorded:
         self._graph.replay()
         return self._result
 
+    def _step(self, tokens: Tensor) -> Tensor:
+        step = self._method()
+        assert step is not None
+        return step(tokens)
+
     def forget(self) -> None:
         self._graph = None
 
@@ -55,17 +67,22 @@ class Recorded:
         """
         import torch
 
+        if self._model in _waits_for_nothing:
+            return self._step(tokens)
         if len({weight.device for weight in self._model.parameters()}) > 1:
             unrecordable.add(self._model)
             return self._step(tokens)
         before = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            return self._step(tokens)
+            result = self._step(tokens)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
             unrecordable.add(self._model)
+        else:
+            _waits_for_nothing.add(self._model)
+            return result
         finally:
             torch.cuda.set_sync_debug_mode(before)
         return self._step(tokens)  # again, which writes the same in the same places
@@ -79,7 +96,11 @@ class Recorded:
         usual = torch.cuda.current_stream(self._device)
         try:
             # The outer one brings the usual stream back, which a recording that fails does not.
-            with torch.cuda.device(self._device), torch.cuda.stream(usual):
+            with (
+                torch.cuda.device(self._device),
+                torch.cuda.stream(usual),
+                _without_collection(),
+            ):
                 stream = torch.cuda.Stream(self._device)
                 with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                     self._result = self._step(self._tokens)
@@ -89,3 +110,15 @@ class Recorded:
             unrecordable.add(self._model)
             return None
         return graph
+
+
+@contextmanager
+def _without_collection() -> Generator[None]:
+    """No garbage is collected within: an old graph in it, once freed, would spoil the recording."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()

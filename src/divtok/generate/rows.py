@@ -8,6 +8,7 @@ of tokens, nor of why rows end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from divtok.packed.attention import LaneAttention, fast_without_plans, flash, flash_takes
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # Tokens of room at a time: a store is copied once in so many steps, and never holds more than that
-# beyond what its longest row needs.
-ROOM = 128
+# beyond what its longest row needs. On a GPU all steps are recorded anew after it, so that there a
+# long row gets half of its length.
+ROOM, ROOM_GPU = 128, 256
 
 
 class Prompts:
@@ -56,6 +58,20 @@ class Prompts:
         return Rows(self._stores, self._lengths, self._index.device)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """Where the next tokens of a step are, the same for all layers on a device.
+
+    `starts` and `used` are what flash attention asks for beside them; None where it is not taken.
+    """
+
+    tokens: int  # of each row
+    places: Tensor  # the row of each, [B * tokens]
+    positions: Tensor
+    starts: tuple[Tensor, Tensor] | None
+    used: Tensor | None
+
+
 class Rows:
     """See `Attend`: the next tokens of each row attend to its row so far, and become part of it.
 
@@ -74,7 +90,9 @@ class Rows:
         self.positions = torch.tensor(lengths, device=device)
         self._growth = torch.ones_like(self.positions)
         self._longest, self._even = max(lengths), len(set(lengths)) == 1
+        # Of the step under way: computed at its first layer, for every device and way.
         self._masks: dict[tuple[int | None, torch.device], Tensor] = {}
+        self._steps: dict[tuple[torch.device, bool], _Step] = {}
 
     @property
     def count(self) -> int:
@@ -140,45 +158,41 @@ class Rows:
         window: int | None,
     ) -> Tensor:
         """Query [B * tokens, H, D], key and value [B * tokens, G, D] -> [B * tokens, H, D]."""
-        import torch
-
         if layer == 0:  # of another step, or of one that was given up halfway
             self._masks.clear()
+            self._steps.clear()
         keys, values = self._stores[layer]
-        tokens = len(query) // self.count
-        positions = self.next_positions(tokens).to(query.device)
-        places = torch.arange(self.count, device=query.device)
-        if tokens > 1:
-            places = places[:, None].expand(-1, tokens).flatten()
-        keys[places, positions] = key
-        values[places, positions] = value
-        if flash_takes(query, value):
-            return self._flash(query, keys, values, tokens, scaling, window)
-        return self._masked(query, keys, values, tokens, scaling, window)
-
-    def _flash(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        tokens: int,
-        scaling: float,
-        window: int | None,
-    ) -> Tensor:
-        import torch
-
-        room = keys.shape[1]
-        starts = torch.arange(self.count + 1, device=query.device, dtype=torch.int32)
+        here = query.device, flash_takes(query, value)
+        if here not in self._steps:
+            self._steps[here] = self._step(*here, len(query) // self.count, keys.shape[1])
+        step = self._steps[here]
+        keys[step.places, step.positions] = key
+        values[step.places, step.positions] = value
+        if step.starts is None:
+            return self._masked(query, keys, values, step.tokens, scaling, window)
         return flash(
             query,
             keys.flatten(0, 1),
             values.flatten(0, 1),
-            (starts * tokens, starts * room),
-            (tokens, room),
+            step.starts,
+            (step.tokens, keys.shape[1]),
             scaling=scaling,
             window=window,
-            used=(self.positions.to(query.device) + tokens).int(),
+            used=step.used,
         )
+
+    def _step(self, device: torch.device, by_flash: bool, tokens: int, room: int) -> _Step:
+        import torch
+
+        positions = self.next_positions(tokens).to(device)
+        places = torch.arange(self.count, device=device)
+        if tokens > 1:
+            places = places[:, None].expand(-1, tokens).flatten()
+        if not by_flash:
+            return _Step(tokens, places, positions, None, None)
+        starts = torch.arange(self.count + 1, device=device, dtype=torch.int32)
+        used = (self.positions.to(device) + tokens).int()
+        return _Step(tokens, places, positions, (starts * tokens, starts * room), used)
 
     def _masked(
         self,
@@ -272,6 +286,7 @@ def read_prompts(
 def _with_room(stored: Tensor, needed: int = 1) -> Tensor:
     """[B, T, G, D] -> [B, T + ROOM, G, D], zeros behind: masked, but NaN would not stay there."""
     rows, tokens, heads, width = stored.shape
-    wider = stored.new_zeros((rows, tokens + max(ROOM, needed), heads, width))
+    room = max(ROOM_GPU, tokens // 2) if stored.is_cuda else ROOM
+    wider = stored.new_zeros((rows, tokens + max(room, needed), heads, width))
     wider[:, :tokens] = stored
     return wider

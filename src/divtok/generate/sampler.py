@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divtok.errors import ModelError
+from divtok.generate.draw import draw
 from divtok.records import Sampling
 
 if TYPE_CHECKING:
@@ -101,9 +102,7 @@ class KeyedSampler:
             return scores.argmax(dim=-1)
         for warper in self._warpers:
             scores = warper(None, scores)
-        cumulative = torch.softmax(scores.double(), dim=-1).cumsum(dim=-1)
-        target = self._uniform(scores.device)[:, None] * cumulative[:, -1:]
-        return torch.searchsorted(cumulative, target, right=True)[:, 0]
+        return draw(torch.softmax(scores.double(), dim=-1), self._uniform(scores.device))
 
     def _uniform(self, device: torch.device) -> Tensor:
         """One number of each row's own stream, [B]; some are fetched at a time."""

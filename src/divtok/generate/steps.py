@@ -97,9 +97,9 @@ class Writer:
         if head:
             self._output = find_head(loaded).logits
         self._device = loaded.device
-        self._step: Callable[[Tensor], Tensor] = self._next
+        self._recorded: Recorded | None = None
         if loaded.device.type == "cuda" and loaded.model not in unrecordable:
-            self._step = Recorded(self._next, loaded.model, loaded.device)
+            self._recorded = Recorded(self._next, loaded.model, loaded.device)
 
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
         """Read the prompt of each row -> logits behind it, [B, V]."""
@@ -110,7 +110,7 @@ class Writer:
         """The next token of every row, [B] -> logits behind it, [B, V]."""
         if self._rows.make_room():
             self._forget()
-        logits = self._step(tokens)
+        logits = self._next(tokens) if self._recorded is None else self._recorded(tokens)
         self._rows.advance()
         return logits
 
@@ -132,8 +132,8 @@ class Writer:
         self._rows.stop(places)
 
     def _forget(self) -> None:
-        if isinstance(self._step, Recorded):
-            self._step.forget()
+        if self._recorded is not None:
+            self._recorded.forget()
 
 
 # Whether a model can be stepped through; a model is known by itself, and forgotten with it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from divtok.generate.speculative.chances import draw
+from divtok.generate.draw import draw
 
 if TYPE_CHECKING:
     from torch import Tensor

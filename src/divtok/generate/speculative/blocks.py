@@ -5,7 +5,7 @@ Knows nothing of drafts: it is told how much of each row counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,7 +88,7 @@ class Blocks:
         self.head, self.device = find_head(loaded), loaded.device
         self._decoder, self._model = PackedDecoder(find_decoder(loaded)), loaded.model
         self._positions = learned_positions(loaded.model.config.get_text_config())
-        self._steps: dict[int, Callable[[Tensor], Tensor]] = {}  # by tokens of a row
+        self._recorded: dict[int, Recorded] = {}  # by tokens of a row
         self._lengths: list[int] = []
 
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> None:
@@ -100,11 +100,12 @@ class Blocks:
         count, block = tokens.shape
         if self._rows.make_room(block):
             self._forget()
-        if block not in self._steps:
-            self._steps[block] = self._next
-            if self.device.type == "cuda" and self._model not in unrecordable:
-                self._steps[block] = Recorded(self._next, self._model, self.device)
-        return self._steps[block](tokens).unflatten(0, (count, block))
+        step = self._next
+        if self.device.type == "cuda" and self._model not in unrecordable:
+            if block not in self._recorded:
+                self._recorded[block] = Recorded(step, self._model, self.device)
+            step = self._recorded[block]
+        return step(tokens).unflatten(0, (count, block))
 
     def advance(self, move: Move) -> None:
         self._lengths = [old + more for old, more in zip(self._lengths, move.by, strict=True)]
@@ -126,9 +127,8 @@ class Blocks:
         return self._decoder(tokens.flatten(), positions, self._rows).to(self.device)
 
     def _forget(self) -> None:
-        for step in self._steps.values():
-            if isinstance(step, Recorded):
-                step.forget()
+        for step in self._recorded.values():
+            step.forget()
 
 
 def check_blocks(loaded: LoadedModel) -> None:

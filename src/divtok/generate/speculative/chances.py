@@ -94,13 +94,3 @@ class Chances:
         for warper in self._warpers:
             scores = warper(None, scores)
         return torch.softmax(scores.double(), dim=-1).float().masked_fill(~sound, torch.nan)
-
-
-def draw(weights: Tensor, numbers: Tensor) -> Tensor:
-    """Weights [N, V], not all of them 0, and numbers [N] from [0, 1) -> tokens [N]."""
-    import torch
-
-    cumulative = weights.double().cumsum(dim=-1)
-    target = numbers[:, None] * cumulative[:, -1:]
-    found = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    return found.clamp(max=weights.shape[1] - 1)  # NaN is behind everything

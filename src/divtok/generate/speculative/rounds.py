@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from divtok.errors import ModelError
+from divtok.generate.draw import draw
 from divtok.generate.speculative.acceptance import settle
 from divtok.generate.speculative.blocks import Model, moves
-from divtok.generate.speculative.chances import Chances, draw
+from divtok.generate.speculative.chances import Chances
 from divtok.generate.speculative.recorder import Recorder
 from divtok.generate.steps import Row, closed_up
 
