@@ -132,6 +132,9 @@ def test_generators_must_be_told_where_there_are_several(tmp_path: Path) -> None
         cascade(run, run, small=LARGER, large=LARGER)
     with pytest.raises(UsageError, match="no confidences of 'dtc_lim'"):
         cascade(run, run, estimators=["dtc_lim"])
+    for within in (-0.1, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="within is"):
+            cascade(run, run, within=within)
 
 
 def test_two_runs_must_mean_the_same_problems(tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ def cascade(
     policy: Path | None = None,
 ) -> Cascade:
     """What each threshold gives; `small` and `large` name generators where a run has several."""
+    if not 0 <= within <= 1:
+        raise UsageError(
+            f"within is {within:g}, and it is a share of answers.", next_step="Give 0 to 1."
+        )
     same = smaller.run.path.resolve() == larger.run.path.resolve()
     small, large = _named_generators(smaller, larger, small, large, same=same)
     if same and small == large:

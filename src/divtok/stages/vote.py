@@ -23,7 +23,7 @@ from divtok.decide.vote_comparison import (
     usual_estimator,
 )
 from divtok.decide.vote_curves import Voters
-from divtok.decide.votes import Stop, Strategy, checked_strategy, crowd_of
+from divtok.decide.votes import Stop, Strategy, check_samples, checked_strategy, crowd_of
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.votes import NO_ANSWER
@@ -141,13 +141,14 @@ def _ballot(
 
 
 def check_several(ballots: Sequence[Ballot], samples: int | None = None) -> None:
-    """Refuse a run without two samples of any problem, and more samples than there are."""
+    """Refuse a run without two samples of any problem, and samples that it does not have."""
     most = max((b.voters.answer.shape[1] for b in ballots), default=0)
     if most < 2:
         raise DataError(
             "No problem of the run has two samples, so there is nothing to choose among.",
             next_step="Make more of each: divtok run ... --samples 8",
         )
+    check_samples(samples)
     if samples is not None and samples > most:
         raise UsageError(
             f"{samples} samples are asked for, and no problem has more than {most}.",
