@@ -131,6 +131,7 @@ def decide(
         _print_offers(offers)
         _say_kept(store, offers)
     if all(offer.policy is None for offer in offers.values()):
+        say("next: more problems, or a higher --risk; choose another --estimator on other problems")
         raise typer.Exit(EXIT_NOTHING)
 
 
