@@ -151,6 +151,19 @@ def test_unknown_names_and_settings_that_contradict_are_refused(tmp_path: Path):
         decide(run, config, risk=0.05, to="big")
 
 
+def test_a_generator_without_values_is_left_out_and_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    both = small_config(*CONFIG, f"generators=['{GENERATOR}','{OTHER}']")
+    empty = [replace(row, values={"dtc_lin": None}) for row in rows(20, OTHER)]
+    run = handmade_run(tmp_path / "run", [*rows(), *empty], config=both)
+    assert list(decide(run, stored_config(run), risk=0.05)) == [GENERATOR]
+    what = f"no graded response of {OTHER} has a confidence of 'dtc_lin'"
+    assert f"decide: {what}" in capsys.readouterr().err
+    with pytest.raises(DataError, match=what):
+        decide(run, stored_config(run), risk=0.05, generator=OTHER)
+
+
 def test_a_run_without_confidences_says_so(tmp_path: Path):
     run = made(tmp_path / "run", [Row()])
     with pytest.raises(NothingScoredError):

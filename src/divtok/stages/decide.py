@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from divtok.config.made_with import divtok_version
 from divtok.config.run import RunConfig
 from divtok.decide.offer import Offer, answers_of, how_scored, offer_of, policy_of
 from divtok.decide.policy import Below, HowScored, Policy, check_below
 from divtok.decide.policy_file import save_policy
-from divtok.errors import DataError, StoreError, UsageError
+from divtok.errors import DataError, StoreError, UsageError, command
 from divtok.evaluate.scored_group import ScoredGroup, by_generator
 from divtok.progress import say
 from divtok.report.fitted_notes import fitted_here
@@ -50,9 +52,13 @@ def decide(
         )
     chosen = {g: of for g, of in groups.items() if generator in (None, g)}
     found: dict[str, Offer] = {}
+    without: list[str] = []
     for writer, of in chosen.items():
-        scored = _how_scored(run, of, name)
         answers = answers_of(of, name)
+        if np.isnan(answers.confidence).all():
+            without.append(writer)
+            continue
+        scored = _how_scored(run, of, name)
         offer = offer_of(answers, name, risk=risk, delta=delta, seed=seed)
         policy = policy_of(
             offer,
@@ -65,7 +71,22 @@ def decide(
             divtok=divtok_version(),
         )
         found[writer] = replace(offer, policy=policy)
+    _say_without(run, name, without, alone=not found)
     return found
+
+
+def _say_without(run: Run, estimator: str, generators: Sequence[str], *, alone: bool) -> None:
+    """Of which generators nothing can be said; an error where there is no other."""
+    if not generators:
+        return
+    what = f"no graded response of {', '.join(generators)} has a confidence of '{estimator}'"
+    if alone:
+        raise DataError(
+            f"In {run.path} {what}.",
+            next_step="Choose another estimator, or see what these lack: "
+            f"{command('export', run.path, '--out', 'rows.csv')}",
+        )
+    say(f"decide: {what}")
 
 
 def keep(run: Run, offers: Mapping[str, Offer]) -> dict[str, Offer]:
