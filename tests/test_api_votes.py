@@ -88,5 +88,9 @@ def test_what_does_not_fit_is_refused() -> None:
         divtok.vote(["1", "2"], grader="nobody")
     with pytest.raises(UsageError, match="samples is 0"):
         divtok.vote(["1"], samples=0)
+    with pytest.raises(UsageError, match="alike is 0"):
+        divtok.vote(["1", "1"], [0.5, 0.6], alike=0)
+    with pytest.raises(UsageError, match=r"rate is 1\.5"):
+        divtok.vote(["1", "1"], rate=1.5)
     with pytest.raises(UsageError, match="no confidence to stop at"):
         divtok.vote(["1"], stop=0.9)

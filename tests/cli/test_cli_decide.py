@@ -125,6 +125,9 @@ def test_a_policy_is_applied_to_another_run(divtok: Command, tmp_path: Path):
     assert "50 responses: accept 40 (80.0 %), abstain 10 (20.0 %)" in said.out
     assert "of 40 accepted and graded 0.0 % are wrong" in said.out
     assert "50 rows in" in said.err
+    assert "no test of it" not in said.err
+    same = divtok("decide", tmp_path / "run", "--policy", tmp_path / "run")
+    assert "the policy was made on this run, so its grades are no test of it" in same.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 51
     told = json.loads(divtok("decide", new, "--policy", tmp_path / "run", "--json").out)
     assert (told["responses"], told["actions"]) == (50, {"accept": 40, "abstain": 10})

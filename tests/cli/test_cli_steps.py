@@ -35,6 +35,10 @@ def test_every_step_has_a_line_and_every_token_is_shown(run: Run, divtok: Comman
     assert [int(rank) for rank, _ in found] == list(range(1, steps + 1))
     assert sorted(int(step) for _, step in found) == list(range(1, steps + 1))
     assert re.search(r"No step is known to be wrong|first wrong step is|not known", table)
+    whole = divtok("show", "mine", row.key).out
+    head = re.search(r"^\d+ divergent.* of \d+ tokens.*?(?=\n\n)", whole, re.MULTILINE | re.DOTALL)
+    assert head is not None
+    assert head[0] in said.out  # what the marks mean
 
 
 def test_the_same_as_json_and_from_python(run: Run, divtok: Command) -> None:

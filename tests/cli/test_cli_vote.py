@@ -58,6 +58,8 @@ def test_what_cannot_be_is_refused(finished: FinishedRun, divtok: Command) -> No
         ("--samples", "3"),
         ("--estimator", "mine"),
         ("--stop", "soon"),
+        ("--stop", "2"),
+        ("--stop", "nan"),
         ("--strategy", "mode"),
     ):
         assert divtok("vote", finished.folder, *wrong).code == EXIT_USAGE, wrong

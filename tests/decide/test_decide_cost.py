@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 from divtok.decide.cost import TokenCost
@@ -16,7 +18,7 @@ def test_a_response_costs_what_its_tokens_do():
 
 
 @pytest.mark.parametrize(
-    ("write", "read"), [(0.0, 1.0), (-1.0, 0.0), (1.0, -0.1), (float("nan"), 0.0)]
+    ("write", "read"), [(0.0, 1.0), (-1.0, 0.0), (1.0, -0.1), (nan, 0.0), (inf, 0.0), (1.0, inf)]
 )
 def test_costs_that_are_none_are_refused(write: float, read: float):
     with pytest.raises(UsageError, match="is none"):

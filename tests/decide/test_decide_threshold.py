@@ -91,6 +91,11 @@ def test_shares_out_of_range_are_refused(name: str, share: float):
         )
 
 
+def test_a_seed_below_0_is_refused():
+    with pytest.raises(UsageError, match="seed is -1"):
+        promised_threshold(*one_each([0.5] * 10, [True] * 10), risk=0.05, seed=-1)
+
+
 @pytest.mark.parametrize("values", [[], [np.nan] * 5])
 def test_nothing_to_test_is_refused(values: list[float]):
     with pytest.raises(DataError, match="no graded response with a confidence"):

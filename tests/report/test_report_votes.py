@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,12 @@ def test_two_sentences_say_what_is_gained_and_what_stopping_saves():
         "A vote, weighted by DTC weighted, until 95 % sure, takes: gen 1.5 of 3 samples, "
         "59.0 % right instead of 60.0 %."
     )
+
+
+def test_of_a_single_sample_there_is_nothing_to_say():
+    several = votes()
+    one = [replace(row, points=row.points[:1]) for row in several.rows]
+    assert vote_sentences([replace(several, rows=tuple(one))]) == ()
 
 
 def test_without_confidences_there_are_majorities_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,9 @@ def test_generators_must_be_told_where_there_are_several(tmp_path: Path) -> None
         cascade(run, run, small=LARGER, large=LARGER)
     with pytest.raises(UsageError, match="no confidences of 'dtc_lim'"):
         cascade(run, run, estimators=["dtc_lim"])
+    for within in (-0.1, 1.5, float("nan")):
+        with pytest.raises(UsageError, match="within is"):
+            cascade(run, run, within=within)
 
 
 def test_two_runs_must_mean_the_same_problems(tmp_path: Path) -> None:
@@ -170,6 +174,24 @@ def test_a_policy_is_marked_where_it_stands(tmp_path: Path) -> None:
     assert found.marked is not None
     assert (found.marked.estimator, found.marked.threshold) == ("dtc_lin", 0.5)
     assert found.curves["dtc_lin"].deferred[found.marked.place] == 0.5
+
+
+def test_of_bounds_the_lower_end_must_reach_a_threshold(tmp_path: Path) -> None:
+    """As a policy has it: 0.9 may be 0.45, which is below 0.5, so both are sent on."""
+    run, config = one_run(tmp_path / "run")
+    with run.lock():
+        run.confidences.replace(
+            [
+                c if c.value is None else replace(c, low=c.value / 2, high=1.0)
+                for c in run.confidences.read()
+            ]
+        )
+    save_policy(policy(), tmp_path / "policy.json")
+    found = cascade(Stored(run, config), Stored(run, config), policy=tmp_path / "policy.json")
+    assert found.marked is not None
+    curve = found.curves["dtc_lin"]
+    assert curve.threshold.tolist() == [0.2, 0.45, float("inf")]
+    assert curve.deferred[found.marked.place] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from divtok.stages.decide import decide, keep
 from divtok.stages.decisions_file import write_decisions
 from divtok.stages.fit import fit
 from divtok.stages.fit import keep as keep_fit
+from divtok.stages.fits import kept_fits
 from divtok.stages.policies import ANOTHER_GENERATOR, apply_policy, find_policy, policy_path
 from divtok.stages.rescore import rescore
 from divtok.stages.stored import stored_config
@@ -106,6 +107,18 @@ def test_a_policy_is_kept_and_found_by_file_or_run(tmp_path: Path):
     assert [finding.path for finding in verify(run).findings] == [path]
 
 
+def test_a_policy_that_takes_the_place_of_another_is_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = made(tmp_path / "run")
+    for seed in (0, 0):
+        keep(run, decide(run, stored_config(run), risk=0.05, seed=seed))
+    assert "replaced" not in capsys.readouterr().err
+    keep(run, decide(run, stored_config(run), risk=0.05, below="escalate", to="big"))
+    assert "decide: replaced another policy" in capsys.readouterr().err
+    assert find_policy(str(run.path)).to == "big"
+
+
 def test_a_run_that_cannot_be_written_still_gives_the_policy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -136,6 +149,19 @@ def test_unknown_names_and_settings_that_contradict_are_refused(tmp_path: Path):
         decide(run, config, risk=5)
     with pytest.raises(UsageError, match="A model to escalate to is named"):
         decide(run, config, risk=0.05, to="big")
+
+
+def test_a_generator_without_values_is_left_out_and_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    both = small_config(*CONFIG, f"generators=['{GENERATOR}','{OTHER}']")
+    empty = [replace(row, values={"dtc_lin": None}) for row in rows(20, OTHER)]
+    run = handmade_run(tmp_path / "run", [*rows(), *empty], config=both)
+    assert list(decide(run, stored_config(run), risk=0.05)) == [GENERATOR]
+    what = f"no graded response of {OTHER} has a confidence of 'dtc_lin'"
+    assert f"decide: {what}" in capsys.readouterr().err
+    with pytest.raises(DataError, match=what):
+        decide(run, stored_config(run), risk=0.05, generator=OTHER)
 
 
 def test_a_run_without_confidences_says_so(tmp_path: Path):
@@ -290,10 +316,10 @@ def test_bounds_must_reach_the_threshold_by_their_lower_end(tmp_path: Path):
     assert kinds == {"above": 60, "not_certain": 20, "below": 20}
 
 
-def traced(folder: Path, *config: str) -> Run:
+def traced(folder: Path, *config: str, tokens: int = 4) -> Run:
     """Wrong responses are longer, and so diverge more; scored from their traces."""
     given = [
-        Row(f"p{i:03}", verdict=WRONG if i % 5 == 4 else RIGHT, tokens=20 if i % 5 == 4 else 4)
+        Row(f"p{i:03}", verdict=WRONG if i % 5 == 4 else RIGHT, tokens=20 if i % 5 == 4 else tokens)
         for i in range(100)
     ]
     run = made(folder, given, *config)
@@ -302,7 +328,7 @@ def traced(folder: Path, *config: str) -> Run:
 
 
 def test_a_policy_on_a_fitted_map_needs_that_map(tmp_path: Path):
-    fitted = traced(tmp_path / "fitted")
+    fitted = traced(tmp_path / "fitted", tokens=5)
     found = fit(fitted, stored_config(fitted), what="isotonic", estimator="dtc_lin")
     keep_fit(fitted, found)
     assert found.fitted is not None
@@ -327,26 +353,69 @@ def test_a_policy_on_a_fitted_map_needs_that_map(tmp_path: Path):
         ask(fitted=str(fitted.path), prior=0.3)
 
 
-def test_a_policy_on_stated_confidences_needs_the_same_share(tmp_path: Path):
+def test_what_has_learned_from_these_grades_has_no_promise_here(tmp_path: Path):
+    run = traced(tmp_path / "run")
+    config = stored_config(run)
+    for what in ("isotonic", "logistic"):
+        keep_fit(run, fit(run, config, what=what, estimator="dtc_lin"))
+    isotonic, logistic = (find_fit_named(run, what) for what in ("isotonic", "logistic"))
+    rescore(run, fitted=[isotonic])
+    with pytest.raises(DataError, match=r"The isotonic map of 'dtc_lin' was fitted on the grades"):
+        made_policy(run)
+    rescore(run, fitted=[logistic])  # keeps the order, so a threshold accepts the same
+    assert decide(run, config, risk=0.05)[GENERATOR].coverage == 0.8
+    other = traced(tmp_path / "other", tokens=5)
+    rescore(other, fitted=[isotonic])
+    assert decide(other, stored_config(other), risk=0.05)[GENERATOR].coverage == 0.8
+
+
+def find_fit_named(run: Run, what: str) -> str:
+    (path,) = [path for path in kept_fits(run) if what in path.name]
+    return str(path)
+
+
+def test_confidences_that_a_run_has_shifted_have_no_threshold(tmp_path: Path):
+    """Each depends on all others of its run: on two runs the same value means another thing."""
     run = traced(tmp_path / "run", "score.prior=0.6")
-    policy = made_policy(run)
-    assert policy.scored.prior == 0.6
-    assert set(policy.scored.params) == {"theta", "n", "a", "b"}
-    assert apply_policy(run, stored_config(run), policy).actions["accept"] == 80
-    rescore(run, ["score.prior=0.7"])
-    with pytest.raises(UsageError, match="stated for 60 % right; here they are stated for 70 %"):
-        apply_policy(run, stored_config(run), policy)
+    shifted = pytest.raises(DataError, match=r"shifted by what all those of its run are")
+    with shifted as refused:
+        made_policy(run)
+    assert "score.prior=null" in str(refused.value.next_step)
     rescore(run, ["score.prior=null"])
-    with pytest.raises(UsageError, match="stated for 60 % right; here they are as they are"):
-        apply_policy(run, stored_config(run), policy)
+    policy = made_policy(run)
+    assert policy.scored.prior is None
+    # Wrong answers alone are lifted to a mean of 0.6, where this policy would have taken them.
+    wrong = traced_wrong(tmp_path / "wrong", "score.prior=0.6")
+    values = [c.value for c in wrong.confidences.read()]
+    assert values == pytest.approx([0.6] * 10)
+    stated = replace(policy, threshold=0.5, scored=replace(policy.scored, prior=0.6))
+    with shifted:
+        apply_policy(wrong, stored_config(wrong), stated)
 
 
-def test_confidences_stated_for_several_shares_have_no_threshold(tmp_path: Path):
+def test_a_map_of_the_share_that_the_run_is_shifted_to_is_no_excuse(tmp_path: Path):
+    fitted = traced(tmp_path / "fitted")
+    found = fit(fitted, stored_config(fitted), what="isotonic", estimator="dtc_lin")
+    keep_fit(fitted, found)
+    run = traced(tmp_path / "run")
+    rescore(run, ["score.prior=0.8"], fitted=[str(fitted.path)])
+    with pytest.raises(DataError, match="shifted by what all those of its run are"):
+        made_policy(run)
+
+
+def traced_wrong(folder: Path, *config: str) -> Run:
+    """Ten long responses, all wrong and alike."""
+    run = made(folder, [Row(f"p{i:03}", verdict=WRONG, tokens=20) for i in range(10)], *config)
+    rescore(run)
+    return run
+
+
+def test_parameters_of_each_benchmark_have_no_threshold(tmp_path: Path):
     run = made(tmp_path / "run", [*rows(50), *rows(50, benchmark="other")])
     with run.lock():
         run.confidences.replace(
             [
-                replace(c, prior=0.6 if c.key.startswith("bench") else 0.7)
+                replace(c, params={"learned": 1 if c.key.startswith("bench") else 2})
                 for c in run.confidences.read()
             ]
         )

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -144,7 +145,11 @@ def test_only_what_is_asked_for_is_compared(tmp_path: Path) -> None:
     run = voted(tmp_path / "run", samples(0.9, 0.8, 0.1), ["0.5", "1/2", "7"])
     (found,) = compare_votes(ballots(run), CONFIG, strategy="best", estimator="dtc_lin", samples=2)
     assert {row.voting.strategy for row in found.rows} == {"majority", "best"}
+    assert {row.voting.stop for row in found.rows if row.voting.reads} == {None, "settled", 0.95}
     assert found.samples == 2
+    for choose in (partial(compare_votes, config=CONFIG), chosen_votes):
+        with pytest.raises(UsageError, match="A majority counts samples"):
+            choose(ballots(run), strategy="majority", estimator="dtc_lin")
     with pytest.raises(UsageError, match="no confidences of 'nsl'"):
         compare_votes(ballots(run), CONFIG, estimator="nsl")
     with pytest.raises(UsageError, match="no confidences of 'nsl'"):

@@ -16,6 +16,7 @@ from divtok.decide.votes import (
     Crowd,
     Stop,
     Strategy,
+    check_samples,
     checked_strategy,
     crowd_of,
     samples_of,
@@ -73,8 +74,7 @@ def vote(
         raise UsageError(
             f"A vote by '{way}' needs confidences.", next_step="Give them, or take the majority."
         )
-    if samples is not None and samples < 1:
-        raise UsageError(f"samples is {samples}.", next_step="Give a number of 1 or more.")
+    check_samples(samples)
     texts = [_answer(answer) for answer in answers]
     values = _confidences(confidences, len(texts))
     ids = ["0"] * len(texts) if problem_ids is None else [str(i) for i in problem_ids]

@@ -103,6 +103,8 @@ def decide(
 
             say(f"decisions: {write_decisions(applied, out):,} rows in {out}")
         _print_applied(applied, as_json=as_json)
+        if store.id is not None and applied.policy.made_of.get("run") == store.id:
+            say("decide: the policy was made on this run, so its grades are no test of it")
         return
     if risk is None:
         raise UsageError(
@@ -131,6 +133,7 @@ def decide(
         _print_offers(offers)
         _say_kept(store, offers)
     if all(offer.policy is None for offer in offers.values()):
+        say("next: more problems, or a higher --risk; choose another --estimator on other problems")
         raise typer.Exit(EXIT_NOTHING)
 
 

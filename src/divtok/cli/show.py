@@ -119,15 +119,27 @@ def _show_steps(
 
 
 def _print_steps(found: Shown, steps: StepsInOrder) -> None:
-    """A line for each step, its tokens marked; then what is known of the first wrong one."""
+    """What marks mean, a line for each step, its tokens marked; then what is known of them."""
     from rich.table import Table
     from rich.text import Text
 
-    from divtok.report.trajectory import tokens_text
+    from divtok.report.trajectory import summary_text, tokens_text
     from divtok.score.estimators.guarded import excess_surprise
 
     trace, tokens = steps.trace, steps.tokens
     reasoning, excess = trace.reasoning(), excess_surprise(trace)
+    brackets = not coloured()
+    draw(
+        summary_text(
+            tokens,
+            trace.jsd_bits,
+            found.theta,
+            reasoning=reasoning,
+            excess=excess,
+            guard=found.guard,
+            brackets=brackets,
+        )
+    )
     grid = Table.grid(padding=(0, 2, 0, 0))
     names = ("rank", "step", "score", "divergent")
     for _ in names:
@@ -143,7 +155,7 @@ def _print_steps(found: Shown, steps: StepsInOrder) -> None:
             reasoning=reasoning[own],
             excess=None if excess is None else excess[own],
             guard=found.guard,
-            brackets=not coloured(),
+            brackets=brackets,
         )
         text.rstrip()
         if row.known_wrong:

@@ -104,14 +104,18 @@ def _next(store: Run) -> str:
 
 
 def _level(given: str | None) -> Stop:
+    from divtok.decide.votes import check_stop
+
     if given is None or given == "settled":
         return given
     try:
-        return float(given)
+        level = float(given)
     except ValueError as error:
         raise UsageError(
             f"--stop {given} is no number.", next_step="Give --stop 0.95, or --stop settled."
         ) from error
+    check_stop(level)
+    return level
 
 
 def _print(found: Sequence[GeneratorVotes]) -> None:

@@ -7,6 +7,7 @@ prices are given.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -31,10 +32,10 @@ class TokenCost:
     unit: Unit
 
     def __post_init__(self) -> None:
-        if not (self.write > 0 and self.read >= 0):
+        if not (0 < self.write < inf and 0 <= self.read < inf):
             raise UsageError(
                 f"A token that costs {self.write:g} to write and {self.read:g} to read is none.",
-                next_step="Give a cost above 0 to write, and one of 0 or more to read.",
+                next_step="Give a number above 0 to write, and one of 0 or more to read.",
             )
 
     @property

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from divtok.decide.policy import Below, HowScored, Policy, quantiles_of
+from divtok.decide.policy import Below, HowScored, Policy, check_settled, quantiles_of
 from divtok.decide.threshold import Promise, least_abstained, promised_threshold
 from divtok.evaluate.metrics import Bools, Floats, Ints
 from divtok.evaluate.resampling import problem_numbers
-from divtok.evaluate.scored_group import PRIOR_FROM, ScoredGroup
+from divtok.evaluate.scored_group import FROM_MAP, PRIOR_FROM, ScoredGroup
 from divtok.records import Verdict
 
 
@@ -81,9 +81,11 @@ def answers_of(groups: Sequence[ScoredGroup], estimator: str) -> Answers:
 def how_scored(group: ScoredGroup, estimator: str) -> HowScored:
     """What an estimator's confidences of a group were made with.
 
-    Without what evaluation adds to the parameters, and what is kept beside them.
+    Without what evaluation adds to the parameters, and what is kept beside them. Refused where
+    they were shifted together.
     """
     column = next(c for c in group.columns if c.estimator == estimator)
+    check_settled(estimator, by_run=column.params.get(PRIOR_FROM, FROM_MAP) != FROM_MAP)
     added = ("prior", PRIOR_FROM, "tokens")
     params = {name: value for name, value in column.params.items() if name not in added}
     return HowScored(estimator, params, group.counted, group.pair or ("", ""), column.prior)

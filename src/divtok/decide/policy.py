@@ -148,6 +148,17 @@ def decision_of(policy: Policy, found: Confidence) -> Decision:
     return _withheld(policy, Reason("below", f"{told} is below {told_limit}"))
 
 
+def check_settled(estimator: str, *, by_run: bool) -> None:
+    """Refuse confidences that a run has shifted: one of them depends on all the others there."""
+    if by_run:
+        raise DataError(
+            f"The confidences of '{estimator}' are stated for a share of right answers "
+            "(score.prior): each is shifted by what all those of its run are, so no threshold on "
+            "them means the same on another run, or for one answer.",
+            next_step="Score the run without it: score.prior=null. A policy needs none.",
+        )
+
+
 def check_policy(policy: Policy, here: HowScored) -> None:
     """Refuse it for other models, or for confidences that were made otherwise."""
     check_pair_of(policy, here.pair)

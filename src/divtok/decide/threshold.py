@@ -102,6 +102,8 @@ def promised_threshold(
     """
     check_share("risk", risk)
     check_share("delta", delta)
+    if seed < 0:
+        raise UsageError(f"seed is {seed}.", next_step="Give a number of 0 or more.")
     tested = _tested(confidence, correct, problem, risk=risk, delta=delta, seed=seed)
     thresholds = _accepted_together(tested.values, tested.first)
     kept = list(takewhile(lambda accepted: tested.chance(accepted, risk) <= delta, thresholds))

@@ -22,7 +22,7 @@ from divtok.decide.vote_curves import (
     cost_of,
     curves,
 )
-from divtok.decide.votes import SETTLED
+from divtok.decide.votes import SETTLED, Strategy
 from divtok.evaluate.metrics import Floats
 
 LEVEL = 0.95  # of the vote's own confidence, at which it stops where nothing else is asked
@@ -102,9 +102,14 @@ def usual_estimator(there: Iterable[str]) -> str | None:
 
 
 def shown_votings(
-    there: Iterable[str], estimators: Sequence[str] | None = None, *, level: float = LEVEL
+    there: Iterable[str],
+    estimators: Sequence[str] | None = None,
+    *,
+    stopping: Strategy = "weighted",
+    level: float = LEVEL,
 ) -> list[Voting]:
-    """Majority, then every way to weigh by each estimator; the usual one's stops early, too."""
+    """Majority, then every way to weigh by each estimator; by the usual one `stopping` stops early,
+    too."""
     names = list(there)
     chosen = [e for e in (estimators or SHOWN) if e in names] or names[:1]
     first = usual_estimator(chosen)
@@ -113,7 +118,7 @@ def shown_votings(
     for name in chosen:
         found += [Voting("weighted", name), Voting("log_odds", name), Voting("best", name)]
         if name == first:
-            found += [Voting("weighted", name, SETTLED), Voting("weighted", name, level)]
+            found += [Voting(stopping, name, SETTLED), Voting(stopping, name, level)]
     return found
 
 

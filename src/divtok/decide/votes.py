@@ -55,18 +55,20 @@ _TIE, _FIRST = 1e-6, 1e-9
 class Crowd:
     """What the samples of many problems tell of their generator, without grades.
 
-    `alike` is the chance that two wrong samples agree, `rate` the share of right ones among those
-    with an answer, None where it is not known.
+    `alike` is the chance that two wrong samples agree, above 0: were it 0, two that agree would be
+    right for certain. `rate` is the share of right ones among those with an answer, None where it
+    is not known.
     """
 
     alike: float = ALIKE
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        for name, share in (("alike", self.alike), ("rate", self.rate)):
-            if share is not None and not 0 <= share <= 1:
+        for name, share, least in (("alike", self.alike, LEAST_ALIKE), ("rate", self.rate, 0)):
+            if share is not None and not least <= share <= 1:
                 raise UsageError(
-                    f"{name} is {share:g}, and it is a share.", next_step="Give 0 to 1."
+                    f"{name} is {share:g}, and it is a share.",
+                    next_step=f"Give {least:g} to 1.",
                 )
 
 
@@ -158,6 +160,11 @@ def checked_strategy(name: str) -> Strategy:
     raise UsageError(
         f"There is no way to vote called '{name}'.", next_step=f"Known: {', '.join(STRATEGIES)}."
     )
+
+
+def check_samples(samples: int | None) -> None:
+    if samples is not None and samples < 1:
+        raise UsageError(f"samples is {samples}.", next_step="Give a number of 1 or more.")
 
 
 def check_stop(stop: object) -> None:

@@ -39,7 +39,8 @@ def offer_lines(offer: Offer) -> list[str]:
         return [
             f"{name}: {_percent(promise.risk)} cannot be promised: {promise.reason}.",
             f"The best that can: from {promise.best_threshold:.4g} on, at most "
-            f"{_percent(promise.best_risk)} are wrong, {sure} ({_how_tested(offer)}).",
+            f"{_percent(promise.best_risk)} are wrong, {sure}. That accepts "
+            f"{_percent(promise.accepted / promise.tested)} ({_how_tested(offer)}).",
         ]
     return [
         f"{name}: accept from {promise.threshold:.4g} on, and at most {_percent(promise.risk)} of "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from divtok.records import Evaluation
+from divtok.records import Evaluation, Scalar
 from divtok.report.note import Note
 from divtok.score.registry import ESTIMATORS
 
@@ -43,12 +43,7 @@ def fitted_here_note(fits: Sequence[Mapping[str, Any]]) -> Note:
     here = [fit for fit in fits if fit.get("fitted_here")]
 
     def value(evaluation: Evaluation) -> bool:
-        # A theta is every estimator's that has one.
-        return any(
-            fit["estimator"] == evaluation.estimator
-            or (fit["what"] == "theta" and "theta" in evaluation.params)
-            for fit in here
-        )
+        return bool(fitted_here(fits, evaluation.estimator, evaluation.params))
 
     return Note(
         key="fitted_here",
@@ -63,6 +58,19 @@ def fitted_here_note(fits: Sequence[Mapping[str, Any]]) -> Note:
         ),
         value=value,
     )
+
+
+def fitted_here(
+    fits: Sequence[Mapping[str, Any]], estimator: str, params: Mapping[str, Scalar]
+) -> list[str]:
+    """What of an estimator was fitted on the responses themselves."""
+    # A theta is every estimator's that has one.
+    return [
+        _named(fit)
+        for fit in fits
+        if fit.get("fitted_here")
+        and (fit["estimator"] == estimator or (fit["what"] == "theta" and "theta" in params))
+    ]
 
 
 def _named(fit: Mapping[str, Any]) -> str:

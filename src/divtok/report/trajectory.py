@@ -104,6 +104,27 @@ def trajectory_text(
     text = Text(overflow="fold")
     if header is not None:
         text.append_text(_header(header))
+    text.append_text(_summary(found, theta, guard, brackets)).append("\n")
+    return text.append_text(_marked_tokens(found, brackets))
+
+
+def summary_text(
+    tokens: Sequence[str],
+    jsd_bits: npt.ArrayLike,
+    theta: float,
+    *,
+    reasoning: npt.ArrayLike | None = None,
+    excess: npt.ArrayLike | None = None,
+    guard: float = GUARD,
+    brackets: bool = False,
+) -> Text:
+    """How many tokens are marked and what the marks mean, as `trajectory_text` shows it."""
+    found = _tokens(tokens, jsd_bits, theta, reasoning, excess, guard)
+    return _summary(found, theta, guard, brackets)
+
+
+def _summary(found: _Tokens, theta: float, guard: float, brackets: bool) -> Text:
+    text = Text(overflow="fold")
     head, meaning = found.summary(theta)
     text.append(head, style="bold")
     text.append(f"{meaning}\n", style="dim")
@@ -111,8 +132,7 @@ def trajectory_text(
         if found.divergent.any():
             _legend(text, means_divergent(theta), brackets, divergent=True)
         _legend(text, means_unexpected(guard), brackets, unexpected=True)
-    text.append("\n")
-    return text.append_text(_marked_tokens(found, brackets))
+    return text
 
 
 def tokens_text(

@@ -207,7 +207,11 @@ def _panel(of: GeneratorVotes, *, cost: bool) -> Panel:
 
 
 def vote_sentences(found: Sequence[GeneratorVotes]) -> tuple[str, ...]:
-    """What the usual vote gains or loses, and what stopping early saves; two sentences at most."""
+    """What the usual vote gains or loses, and what stopping early saves; two sentences at most.
+
+    Of a single sample there is nothing to say.
+    """
+    found = [of for of in found if of.samples > 1]
     weighed = [
         (of, row) for of in found for row in of.rows if row.voting == Voting("weighted", of.usual)
     ]

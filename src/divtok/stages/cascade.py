@@ -81,6 +81,10 @@ def cascade(
     policy: Path | None = None,
 ) -> Cascade:
     """What each threshold gives; `small` and `large` name generators where a run has several."""
+    if not 0 <= within <= 1:
+        raise UsageError(
+            f"within is {within:g}, and it is a share of answers.", next_step="Give 0 to 1."
+        )
     same = smaller.run.path.resolve() == larger.run.path.resolve()
     small, large = _named_generators(smaller, larger, small, large, same=same)
     if same and small == large:
@@ -293,15 +297,17 @@ def _answers(groups: Sequence[ScoredGroup]) -> tuple[Answers, int]:
 
 
 def _values(groups: Sequence[ScoredGroup], estimator: str) -> Floats:
-    """[N] the confidences of the same rows, NaN where there is none."""
-    found: list[float] = []
+    """[N] what the confidences of the same rows are at least, as a policy takes them.
+
+    NaN where there is none.
+    """
+    found: list[Floats] = []
     for group in groups:
-        values = next((c.values for c in group.columns if c.estimator == estimator), None)
-        for row in range(len(group.verdict)):
-            if _decided(group, row):
-                value = None if values is None else values[row]
-                found.append(np.nan if value is None else value)
-    return np.array(found, dtype=np.float64)
+        column = next((c for c in group.columns if c.estimator == estimator), None)
+        n = len(group.verdict)
+        values = np.full(n, np.nan) if column is None else column.certain()
+        found.append(values[[_decided(group, row) for row in range(n)]])
+    return np.concatenate(found)
 
 
 def _decided(group: ScoredGroup, row: int) -> bool:

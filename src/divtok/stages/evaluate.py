@@ -297,7 +297,8 @@ class _Scores:
         """
         if prior is None:
             return {}
-        own = self._asked is None or self._map_priors.get(params.get("map_of")) == prior
+        of_map = self._map_priors.get(params.get("map_of"))
+        own = self._asked is None or (of_map == prior and self._asked != prior)
         return {"prior": prior, PRIOR_FROM: FROM_MAP if "map" in params and own else "score.prior"}
 
 

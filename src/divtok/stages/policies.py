@@ -19,6 +19,7 @@ from divtok.decide.policy import (
     certain,
     check_pair_of,
     check_policy,
+    check_settled,
     decision_of,
 )
 from divtok.decide.policy_file import load_policy
@@ -147,6 +148,8 @@ def _confidences(
             continue
         given: dict[str, Scalar] = json.loads(params)
         if value is not None and (params, prior) not in checked:
+            stated = prior is not None and config.score.prior is not None
+            check_settled(name, by_run=stated)
             check_policy(policy, _how(config, policy, given, prior))
             checked.add((params, prior))
         yield Confidence(key, name, given, value, reason_of(*why), low, high, prior)

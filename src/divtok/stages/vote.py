@@ -23,7 +23,7 @@ from divtok.decide.vote_comparison import (
     usual_estimator,
 )
 from divtok.decide.vote_curves import Voters
-from divtok.decide.votes import Stop, Strategy, checked_strategy, crowd_of
+from divtok.decide.votes import Stop, Strategy, check_samples, checked_strategy, crowd_of
 from divtok.errors import DataError, UsageError
 from divtok.evaluate.metrics import Bools, Floats
 from divtok.evaluate.votes import NO_ANSWER
@@ -141,13 +141,14 @@ def _ballot(
 
 
 def check_several(ballots: Sequence[Ballot], samples: int | None = None) -> None:
-    """Refuse a run without two samples of any problem, and more samples than there are."""
+    """Refuse a run without two samples of any problem, and samples that it does not have."""
     most = max((b.voters.answer.shape[1] for b in ballots), default=0)
     if most < 2:
         raise DataError(
             "No problem of the run has two samples, so there is nothing to choose among.",
             next_step="Make more of each: divtok run ... --samples 8",
         )
+    check_samples(samples)
     if samples is not None and samples > most:
         raise UsageError(
             f"{samples} samples are asked for, and no problem has more than {most}.",
@@ -168,6 +169,8 @@ def compare_votes(
 
     With a strategy or an estimator, of those beside the majority alone.
     """
+    way = None if strategy is None else checked_strategy(strategy)
+    _check_used(way, estimator)
     members: dict[str, list[Voters]] = {}
     for ballot in ballots:
         if ballot.graded.any() and ballot.voters.answer.shape[1] > 1:
@@ -181,9 +184,12 @@ def compare_votes(
         votings = [
             voting
             for voting in shown_votings(
-                there, None if estimator is None else [estimator], level=level or LEVEL
+                there,
+                None if estimator is None else [estimator],
+                stopping="weighted" if way in (None, "majority") else way,
+                level=level or LEVEL,
             )
-            if strategy is None or voting.strategy in ("majority", strategy)
+            if way is None or voting.strategy in ("majority", way)
         ]
         found.append(compared(generator, voters, votings, token_cost(config, generator)))
     return found
@@ -209,6 +215,7 @@ def chosen_votes(
 
     By default votes are weighted by the usual estimator, where there are confidences.
     """
+    _check_used(strategy, estimator)
     there = _in_all([ballot.voters for ballot in ballots])
     name = usual_estimator(there) if estimator is None else estimator
     way = checked_strategy(strategy or ("majority" if name is None else "weighted"))
@@ -248,6 +255,14 @@ def write_votes(votes: Sequence[Vote], out: Path) -> None:
         for vote in votes
     ]
     write_file(out, COLUMNS, [rows])
+
+
+def _check_used(strategy: Strategy | None, estimator: str | None) -> None:
+    if strategy == "majority" and estimator is not None:
+        raise UsageError(
+            f"A majority counts samples, so the confidences of '{estimator}' are not used.",
+            next_step="Leave out the estimator, or choose another strategy.",
+        )
 
 
 def _check_estimator(name: str | None, there: Sequence[str]) -> None:
