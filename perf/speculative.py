@@ -4,8 +4,9 @@
 
 Responses of tiny-1.6m to arith-contest, sampled as the family `tiny` samples them, with tiny-0.3m
 as the auxiliary. Each way runs `--repeats` times, in turns, and the least time counts. `plain` is
-sampling alone, `plain + trace` samples and then reads with both models, the others draft so many
-tokens a round and record what the trace would be; `unrecorded` leaves that out. Prints JSON.
+sampling alone, `plain + trace` samples and then reads with both models, `capture` samples and reads
+with the auxiliary alone, the others draft so many tokens a round and record what the trace would
+be; `unrecorded` leaves that out. Prints JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Any
 import torch
 
 from divtok.families.family import get_family
+from divtok.generate.captured import CapturingPair
 from divtok.generate.decoding import Ask
 from divtok.generate.jobs import Job, generate_batch
 from divtok.generate.speculative.writing import SpeculativePair, make_pair
 from divtok.models.load import load_model
 from divtok.protocols.encode import prompt_ids
+from divtok.trace.budget import Budget
 from perf.generation import plan
 
 GENERATOR = "divtok/tiny-1.6m"
@@ -44,6 +47,10 @@ def ways(base: SpeculativePair, drafts: Sequence[int]) -> dict[str, Way]:
         base.pair.trace_batch(written)
         return sum(len(row.token_ids) for row in written)
 
+    def capture(jobs: Sequence[Job]) -> int:
+        made = CapturingPair(base.generator, base.pair, Budget()).generate_batch(jobs)
+        return sum(len(row.token_ids) for row, _ in made)
+
     def together(pair: SpeculativePair) -> Way:
         return lambda jobs: sum(len(row.token_ids) for row, _ in pair.generate_batch(jobs))
 
@@ -54,6 +61,7 @@ def ways(base: SpeculativePair, drafts: Sequence[int]) -> dict[str, Way]:
     return {
         "plain": plain,
         "plain + trace": apart,
+        "capture": capture,
         **{f"k={k}": together(pair) for k, pair in pairs.items()},
         **{f"k={k}, unrecorded": unrecorded(pair) for k, pair in pairs.items() if k in (0, 4)},
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from divtok.generate.captured import CapturingPair
 from divtok.generate.decoding import Ask, decode
 from divtok.generate.speculative.writing import SpeculativePair, make_pair
 from divtok.models.load import LoadedModel
@@ -77,12 +78,21 @@ def _finding(name: str, base: SpeculativePair, asks: Sequence[Ask], sampling: Sa
     best = max(DRAFTS, key=lambda k: rates[f"k={k}"])
     times = rates[f"k={best}"] / rates["plain + trace"]
     kept = rates[f"k={best}"] / rates[f"k={best}, not traced"]
-    facts = {**rates, **rounds, "times as fast": times, "traced against not traced": kept}
+    facts = {
+        **rates,
+        **rounds,
+        "capture, times as fast": rates["capture"] / rates["plain + trace"],
+        "times as fast": times,
+        "traced against not traced": kept,
+    }
     return Finding("speculative", name, times >= FASTER and kept >= KEPT, facts)
 
 
 def _ways(base: SpeculativePair) -> dict[str, Way]:
-    """Plain: alone, with a pass over the text, and traced on the way; then drafts of k tokens."""
+    """Plain: alone, with a pass over the text, with the auxiliary's, and traced on the way.
+
+    Then drafts of k tokens.
+    """
 
     def plain(asks: Sequence[Ask], sampling: Sampling) -> Written:
         begin = _now(base)
@@ -95,6 +105,12 @@ def _ways(base: SpeculativePair) -> dict[str, Way]:
         read = [_trajectory(ask, row.token_ids) for ask, row in zip(asks, rows, strict=True)]
         base.pair.trace_batch(read, budget=Budget())
         return Written(sum(len(row.token_ids) for row in rows), _now(base) - begin)
+
+    def capture(asks: Sequence[Ask], sampling: Sampling) -> Written:
+        begin, protocols = _now(base), {ask.key: "cot" for ask in asks}
+        capturing = CapturingPair(base.generator, base.pair, Budget())
+        rows = capturing.write(asks, sampling, protocols)
+        return Written(sum(len(row.token_ids) for row, _ in rows), _now(base) - begin)
 
     def drafted(k: int, *, recorded: bool) -> Way:
         writers = replace(base, drafts=k)
@@ -116,6 +132,7 @@ def _ways(base: SpeculativePair) -> dict[str, Way]:
     return {
         "plain": plain,
         "plain + trace": apart,
+        "capture": capture,
         "plain, traced on the way": drafted(0, recorded=True),
         **{f"k={k}, not traced": drafted(k, recorded=False) for k in DRAFTS},
         **{f"k={k}": drafted(k, recorded=True) for k in DRAFTS},

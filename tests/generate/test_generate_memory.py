@@ -29,11 +29,11 @@ def hold_at_most(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch) -
     tried: list[int] = []
     write = decoding._continue
 
-    def tight(loaded: Any, asks: Any, sampling: Sampling) -> Any:
+    def tight(loaded: Any, asks: Any, sampling: Sampling, *kept: Any) -> Any:
         tried.append(len(asks))
         if len(asks) > rows:
             raise error
-        return write(loaded, asks, sampling)
+        return write(loaded, asks, sampling, *kept)
 
     monkeypatch.setattr(decoding, "_continue", tight)
     return tried

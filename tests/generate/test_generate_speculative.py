@@ -275,7 +275,7 @@ def test_the_engine_wants_an_auxiliary_of_its_own() -> None:
     setup = EngineSetup(
         model=TINY, sampling=OPEN, served_name=TINY, options=SpeculativeSection(), device="cpu"
     )
-    with pytest.raises(ConfigError, match="needs an auxiliary to draft"):
+    with pytest.raises(ConfigError, match="No auxiliary is given"):
         engine.check(setup)
     with pytest.raises(ConfigError, match="cannot draft for itself"):
         engine.check(replace(setup, auxiliary=TINY))

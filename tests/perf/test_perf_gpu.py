@@ -254,5 +254,6 @@ def test_speculation_is_measured_with_drafts_that_mostly_stay(
     assert [f.name for f in found] == ["3 x 60 tokens, open", "3 x 60 tokens, top-p 0.95"]
     for finding in found:
         assert 1.55 < float(finding.facts["k=1, tokens a round"]) < 1.95
-        ways = ("plain", "plain + trace", "plain, traced on the way", "k=1", "k=1, not traced")
+        plain = ("plain", "plain + trace", "capture", "plain, traced on the way")
+        ways = (*plain, "k=1", "k=1, not traced")
         assert all(float(finding.facts[way]) > 0 for way in ways)

@@ -32,6 +32,7 @@ from divtok.families.family import FAMILIES, Family, Generator, get_family, pair
 from divtok.generate.engine import ENGINES, Engine
 from divtok.generate.engines.chat import ApiSection
 from divtok.generate.engines.speculative import SpeculativeSection
+from divtok.generate.engines.transformers import TransformersSection
 from divtok.generate.engines.vllm import VllmSection
 from divtok.grade.grader import GRADERS
 from divtok.grade.graders.judge import JudgeSection
@@ -105,6 +106,7 @@ class SamplingSection(Section):
 
 class GenerateSection(Section):
     engine: Annotated[str, _one_of(ENGINES)] = "transformers"
+    transformers: TransformersSection = TransformersSection()
     api: ApiSection = ApiSection()
     vllm: VllmSection = VllmSection()
     speculative: SpeculativeSection = SpeculativeSection()
@@ -117,7 +119,7 @@ class GenerateSection(Section):
     @property
     def _sections(self) -> tuple[BaseModel, ...]:
         """Of the engines that have one of their own."""
-        return self.api, self.vllm, self.speculative
+        return self.transformers, self.api, self.vllm, self.speculative
 
     @model_validator(mode="after")
     def _known_options(self) -> Self:
@@ -126,6 +128,11 @@ class GenerateSection(Section):
             why = "generate.options: the engine '{engine}' takes none of these."
             raise PydanticCustomError(AS_SAID, why, {"engine": self.engine})
         return self
+
+    @property
+    def gives_traces(self) -> bool:
+        """Whether rows come with the trace of the pair that writes."""
+        return ENGINES.get(self.engine).gives_traces(self.engine_options())
 
     def engine_options(self) -> BaseModel | None:
         """The options of the engine: its own section here, or `options` as its model reads them."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from divtok.errors import ModelError, ResourceError
+from divtok.generate.kept_states import KeptStates
 from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, can_step, write_in_steps
 from divtok.generate.threads import threads_for
@@ -56,6 +57,14 @@ def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list
     """
     raw = in_portions(loaded.model, asks, lambda some: _continue(loaded, some, sampling))
     return [as_written(row[: ask.limit], loaded) for ask, row in zip(asks, raw, strict=True)]
+
+
+def decode_keeping(
+    loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling, kept: KeptStates
+) -> list[Written]:
+    """The same, all at once, with the states of each row by its place; see `can_step`."""
+    raw = _continue(loaded, asks, sampling, kept)
+    return [as_written(row, loaded) for row in raw]
 
 
 def in_portions(
@@ -107,7 +116,12 @@ def _within_memory(
     return []
 
 
-def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[list[int]]:
+def _continue(
+    loaded: LoadedModel,
+    asks: Sequence[Ask],
+    sampling: Sampling,
+    kept: KeptStates | None = None,
+) -> list[list[int]]:
     """Raw continuations, end and padding tokens still in place."""
     import torch
 
@@ -116,7 +130,8 @@ def _continue(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> l
     with torch.inference_mode(), threads_for(loaded.device, width):
         if can_step(loaded):
             rows = [Row(number, ask.prompt, ask.limit) for number, ask in enumerate(asks)]
-            return write_in_steps(loaded, rows, _sampler(loaded, asks, sampling))
+            return write_in_steps(loaded, rows, _sampler(loaded, asks, sampling), kept)
+        assert kept is None, "whoever keeps states has to ask can_step first"
         return _generate(loaded, asks, sampling)
 
 

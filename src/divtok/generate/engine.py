@@ -24,16 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+from divtok.errors import ConfigError
 from divtok.generate.jobs import Job
 from divtok.models.load import DType, model_digest, resolve_dtype
 from divtok.protocols.wording import Wording
 from divtok.records import Call, Reading, Reply, Sampling, Trace, Trajectory
 from divtok.registry import Registry
+from divtok.trace.budget import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,9 @@ class EngineSetup:
 
     `options` is an instance of the model that the engine brings, None where it brings none.
     `answered` are the pairs (server, model) that are known to answer, from earlier in the run.
-    `auxiliary` is the other model of the pair that reads, and `trace_columns` are the divergences
-    that its traces have beside the usual ones: for an engine that gives traces.
+    `auxiliary` is the other model of the pair that reads, `trace_columns` are the divergences that
+    its traces have beside the usual ones, and `trace_budget` is what it may read at once: for an
+    engine that gives traces.
     `words` are those that protocols ask in where they are not their own; an executor that works in
     another process brings them there with this.
     """
@@ -62,6 +65,7 @@ class EngineSetup:
     auxiliary: str | None = None
     auxiliary_revision: str | None = None
     trace_columns: tuple[str, ...] = ()
+    trace_budget: Budget | None = None
     words: tuple[Wording, ...] = ()
 
 
@@ -125,7 +129,8 @@ class Engine:
     `by_row` says that each row is made by itself, so that only missing rows are made again, and not
     the whole batches they are in. `replies` is None where the generator cannot be asked anything
     further, and `gives_logprobs` tells from the options whether rows come with `sampled`. Where the
-    engine `gives_traces` every row that did not fail comes with its `trace`.
+    engine `gives_traces`, which options tell as well, every row that did not fail comes with its
+    `trace`.
     """
 
     name: str
@@ -138,7 +143,7 @@ class Engine:
     by_row: bool = False
     replies: Replies | None = None
     gives_logprobs: Callable[[Any], bool] = lambda _: False
-    gives_traces: bool = False
+    gives_traces: Callable[[Any], bool] = lambda _: False
 
     def identity(self, setups: Sequence[EngineSetup]) -> dict[str, object]:
         """What the rows of these setups depend on, beside the sampling."""
@@ -147,6 +152,17 @@ class Engine:
         models = weights_identity(setups) if self.weights_here else names_identity(setups)
         options = {s.model: s.options.model_dump(mode="json") for s in setups if s.options}
         return {"engine": self.name} | models | ({"options": options} if options else {})
+
+
+def auxiliary_of(setup: EngineSetup, *, otherwise: str) -> EngineSetup:
+    """The same for the auxiliary; `otherwise` is what to do where there is none."""
+    if setup.auxiliary is None:
+        raise ConfigError(
+            f"No auxiliary is given to read beside '{setup.model}'.",
+            next_step="Give one with its tokenizer (--auxiliary NAME, or trace.auxiliary=NAME), or "
+            f"{otherwise}.",
+        )
+    return replace(setup, model=setup.auxiliary, revision=setup.auxiliary_revision)
 
 
 def weights_identity(setups: Sequence[EngineSetup]) -> dict[str, object]:

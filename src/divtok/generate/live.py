@@ -21,7 +21,7 @@ from divtok.memory import is_out_of_memory
 from divtok.models.load import LoadedModel
 from divtok.records import Sampling
 from divtok.trace.head_stage import pair_metrics
-from divtok.trace.pair import Pair
+from divtok.trace.pair import Pair, check_reads_all
 from divtok.trace.reader import Reader
 
 if TYPE_CHECKING:
@@ -72,13 +72,7 @@ class WrittenTogether:
     ) -> None:
         self._pair, self._asks, self._others = pair, asks, others
         self._p, self._q = (_stepping(reader) for reader in (pair.p, pair.q))
-        if self._p.tokenizer_width > pair.vocab_size:
-            raise ModelError(
-                f"The model '{pair.p.name}' has {self._p.tokenizer_width} tokens, and "
-                f"'{pair.q.name}' gives {pair.q.head.width} logits: it could not read all that is "
-                "written.",
-                next_step="Use a q with p's own tokenizer.",
-            )
+        check_reads_all(self._p, pair.q, next_step="Use a q with p's own tokenizer.")
         keys = [ask.key for ask in asks]
         self._sampler = KeyedSampler(keys, sampling, vocab_size=self._p.tokenizer_width)
         self._writers: tuple[Writer, Writer] | None = None  # there once the prompts are read

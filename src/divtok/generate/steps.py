@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from divtok.errors import ModelError
+from divtok.generate.kept_states import KeptStates
 from divtok.generate.recorded import Recorded, unrecordable
 from divtok.generate.rows import Rows, closing_pays, read_prompts
 from divtok.generate.sampler import KeyedSampler
@@ -38,13 +39,19 @@ class Row:
 
 
 def write_in_steps(
-    loaded: LoadedModel, rows: Sequence[Row], sampler: KeyedSampler
+    loaded: LoadedModel,
+    rows: Sequence[Row],
+    sampler: KeyedSampler,
+    kept: KeptStates | None = None,
 ) -> list[list[int]]:
-    """What is written behind each row's prompt: to its limit, or to its end token with it."""
+    """What is written behind each row's prompt: to its limit, or to its end token with it.
+
+    `kept` gets the hidden states that every token is drawn from.
+    """
     writer = Writer(loaded)
     logits = writer.begin([row.prompt for row in rows])
     with small_steps(loaded.model):
-        return _write(writer, logits, rows, sampler, loaded.end_ids)
+        return _write(writer, logits, rows, sampler, loaded.end_ids, kept)
 
 
 def _write(
@@ -53,12 +60,15 @@ def _write(
     rows: Sequence[Row],
     sampler: KeyedSampler,
     end_ids: Set[int],
+    kept: KeptStates | None,
 ) -> list[list[int]]:
     """The tokens of all rows, by their numbers; `logits` [B, V] are those behind the prompts."""
     written: list[list[int]] = [[] for _ in rows]
     at: list[Row | None] = list(rows)  # by place; None where a row has ended
     while True:
         tokens = sampler.draw(logits)
+        if kept is not None:
+            kept.add([None if row is None else row.number for row in at], writer.states)
         ended: list[int] = []
         # The one moment of a step at which Python waits for the device.
         for place, (row, token) in enumerate(zip(at, tokens.tolist(), strict=True)):
@@ -73,10 +83,10 @@ def _write(
         if not live:
             return written
         if ended and writer.should_close_up(len(live)):
-            kept = closed_up(live)
-            writer.keep(kept)
-            sampler.keep(kept)
-            at, tokens = [at[place] for place in kept], tokens[kept]
+            places = closed_up(live)
+            writer.keep(places)
+            sampler.keep(places)
+            at, tokens = [at[place] for place in places], tokens[places]
         elif ended:
             writer.stop(ended)
         # An ended row that is carried along may be no distribution any more, and has token -1.
@@ -86,10 +96,12 @@ def _write(
 class Writer:
     """The model on its way through a batch of rows.
 
-    Without its `head` it gives hidden states [B, D] wherever it would give logits.
+    Without its `head` it gives hidden states [B, D] wherever it would give logits. `states` [B, D]
+    are those that the last logits came from, until the next `read`.
     """
 
-    _rows: Rows  # there once the prompts are read
+    states: Tensor  # both are there once the prompts are read
+    _rows: Rows
 
     def __init__(self, loaded: LoadedModel, *, head: bool = True) -> None:
         self._decoder = PackedDecoder(find_decoder(loaded))
@@ -103,8 +115,8 @@ class Writer:
 
     def begin(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
         """Read the prompt of each row -> logits behind it, [B, V]."""
-        hidden, self._rows = read_prompts(self._decoder, prompts, self._device)
-        return self._output(hidden).to(self._device)
+        self.states, self._rows = read_prompts(self._decoder, prompts, self._device)
+        return self._output(self.states).to(self._device)
 
     def read(self, tokens: Tensor) -> Tensor:
         """The next token of every row, [B] -> logits behind it, [B, V]."""
@@ -115,8 +127,9 @@ class Writer:
         return logits
 
     def _next(self, tokens: Tensor) -> Tensor:
-        hidden = self._decoder(tokens, self._rows.positions, self._rows)
-        return self._output(hidden).to(self._device)
+        # Of a recorded step this is where every replay leaves them: held, the place stays theirs.
+        self.states = self._decoder(tokens, self._rows.positions, self._rows)
+        return self._output(self.states).to(self._device)
 
     def should_close_up(self, live: int) -> bool:
         """Whether ended rows cost more than moving others into their places."""

@@ -112,10 +112,10 @@ def generate(
         return
     for setup in engine_setups(config):
         config.engine.check(setup)
-    if config.engine.gives_traces:
+    if config.generate.gives_traces:
         check_recorded(config)
     problems = prepare(run, config)
-    if config.engine.gives_traces:
+    if config.generate.gives_traces:
         check_pairs(run, config)
     present = run.trajectories.keys()
     if retry_failed:
@@ -137,21 +137,25 @@ def _generate(
     executor: Executor,
 ) -> None:
     """The missing trajectories of one generator."""
-    engine = config.engine
+    engine, traced = config.engine, config.generate.gives_traces
     assert engine.open is not None
     calls = Calls(run, "response")
     setup = engine_setup(config, generator, answered=calls.answered)
-    if engine.gives_traces:
-        setup = replace(setup, trace_columns=tuple(d.column for d in asked_divergences(config)))
+    if traced:
+        setup = replace(
+            setup,
+            trace_columns=tuple(d.column for d in asked_divergences(config)),
+            trace_budget=config.trace.budget(),
+        )
 
     def begin(missing: Sequence[Sequence[Job]]) -> None:
         tokens = _expected_tokens(run, generator, setup.sampling.max_length)
         rows = sum(len(batch) for batch in missing)
-        traced = TRACE_BYTES_PER_TOKEN if engine.gives_traces else 0
-        require_space(run.path, round(rows * tokens * (TRAJECTORY_BYTES_PER_TOKEN + traced)))
+        bytes_per_token = TRAJECTORY_BYTES_PER_TOKEN + (TRACE_BYTES_PER_TOKEN if traced else 0)
+        require_space(run.path, round(rows * tokens * bytes_per_token))
         made_with = made_with_generator(setup, weights_here=engine.weights_here)
         run.note_maker(run.trajectories.layout.name, made_with)
-        if engine.gives_traces:
+        if traced:
             both = " ".join(config.pair_for(generator))
             run.note_maker(run.traces.layout.name, {**made_with, "models": both})
 

@@ -17,10 +17,10 @@ def check_recorded(config: RunConfig) -> None:
         if p != generator.model or p in config.servers:
             served = " on a server" if p in config.servers else ""
             raise ConfigError(
-                f"{engine} records the pair that writes, {generator.model} with {q}, but the "
-                f"config has its responses read by {p}{served}.",
+                f"What {engine} records is about {generator.model} with {q}, but the config has "
+                f"its responses read by {p}{served}.",
                 next_step="Leave out trace.reader and servers, and name further pairs that read in "
-                "trace.also; or use generate.engine=transformers.",
+                "trace.also; or use generate.engine=transformers without its capture.",
             )
         for ref, place in ((p, None), (q, config.trace.q_device)):
             written = resolve_dtype(

@@ -14,10 +14,10 @@ import numpy as np
 
 from divtok.divergences.divergence import Divergence
 from divtok.errors import ModelError, command
-from divtok.models.load import PairOptions, Tokenizer
+from divtok.models.load import LoadedModel, PairOptions, Tokenizer
 from divtok.packed.packs import Ids, build_pack
 from divtok.protocols.boxed import AnswerSpan
-from divtok.records import Trace, TraceStatus, Trajectory
+from divtok.records import Trace, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import Row, check_ids, plain_ids, read_rows, row_of, unreadable
 from divtok.trace.budget import Budget
@@ -27,6 +27,7 @@ from divtok.trace.reader import Reader, load_reader, predicting
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 Column = np.ndarray[Any, Any]
 
@@ -133,15 +134,14 @@ class Pair:
         """`read_batch` for rows, which need not be trajectories."""
         asked = asked or Asked()
 
-        def refused(row: Row) -> Read | None:
-            check_ids(row, self.vocab_size)
-            why = unreadable(row, self.p, self.q)
-            return None if why is None else asked.unread(self._failed(row, *why), self.p.name)
+        def unread(row: Row) -> Read | None:
+            trace = refused(self, row)
+            return None if trace is None else asked.unread(trace, self.p.name)
 
         return read_rows(
             rows,
             lambda pack_rows, workspace: self._read(pack_rows, workspace, asked),
-            refused=[refused(row) for row in rows],
+            refused=[unread(row) for row in rows],
             budget=budget,
             device=self.p.device,
             switches=[self.p.length_switch, self.q.length_switch],
@@ -155,29 +155,15 @@ class Pair:
             [row.token_ids for row in rows],
             whole=any(listener.whole for listener in asked.listeners),
         )
-        targets = np.concatenate([row.token_ids for row in rows])
         # Only packed trunks show their attention.
         sinks = [listener.sink(pack) if self.p.packed else None for listener in asked.listeners]
         with torch.inference_mode():
             hidden = self.p.trunk(pack, [sink for sink in sinks if sink is not None])
             states = predicting(hidden, pack)
-            metrics = pair_metrics(
-                states,
-                self.p.head,
-                self.q.states(pack),
-                self.q.head,
-                targets,
-                vocab_size=self.vocab_size,
-                workspace_bytes=workspace_bytes,
-                others=asked.divergences,
+            traces = traces_from_states(
+                self, rows, states, self.q.states(pack), workspace_bytes, asked.divergences
             )
-            columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
-            ends = np.cumsum([len(row.token_ids) for row in rows])[:-1]
-            parts = zip(*(np.split(column, ends) for column in columns.values()), strict=True)
-            traces = [
-                trace_from(self, row, dict(zip(columns, part, strict=True)), metrics.others)
-                for row, part in zip(rows, parts, strict=True)
-            ]
+            targets = np.concatenate([row.token_ids for row in rows])
             passage = Passage(self.p, rows, traces, pack, hidden, states, targets, workspace_bytes)
             heard = [
                 listener.hear(passage, sink)
@@ -185,8 +171,40 @@ class Pair:
             ]
         return [Read(trace, records) for trace, *records in zip(traces, *heard, strict=True)]
 
-    def _failed(self, row: Row, status: TraceStatus, reason: str) -> Trace:
-        return trace_without_numbers(row, self.p.name, self.q.name, status, reason)
+
+def refused(pair: Pair, row: Row) -> Trace | None:
+    """The trace of a row that one of the models cannot read; None where both can."""
+    check_ids(row, pair.vocab_size)
+    why = unreadable(row, pair.p, pair.q)
+    return None if why is None else trace_without_numbers(row, pair.p.name, pair.q.name, *why)
+
+
+def traces_from_states(
+    pair: Pair,
+    rows: Sequence[Row],
+    states_p: Tensor,
+    states_q: Tensor,
+    workspace_bytes: int,
+    others: Sequence[Divergence] = (),
+) -> list[Trace]:
+    """The trace of each row, from the states [sum T, D] that predict the tokens of all rows."""
+    metrics = pair_metrics(
+        states_p,
+        pair.p.head,
+        states_q,
+        pair.q.head,
+        np.concatenate([row.token_ids for row in rows]),
+        vocab_size=pair.vocab_size,
+        workspace_bytes=workspace_bytes,
+        others=others,
+    )
+    columns = {name: column.cpu().numpy() for name, column in metrics.columns().items()}
+    ends = np.cumsum([len(row.token_ids) for row in rows])[:-1]
+    parts = zip(*(np.split(column, ends) for column in columns.values()), strict=True)
+    return [
+        trace_from(pair, row, dict(zip(columns, part, strict=True)), metrics.others)
+        for row, part in zip(rows, parts, strict=True)
+    ]
 
 
 def trace_from(
@@ -253,6 +271,17 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
             f"{_named(different.in_p)} in p and {_named(different.in_q)} in q.",
             next_step="Use two models with one tokenizer, mostly of one series; some are named by: "
             f"{command('pair', p)}",
+        )
+
+
+def check_reads_all(generator: LoadedModel, auxiliary: Reader, *, next_step: str) -> None:
+    """Refuse an auxiliary without logits for some of the tokens that the generator may write."""
+    if generator.tokenizer_width > auxiliary.head.width:
+        raise ModelError(
+            f"The model '{generator.name}' has {generator.tokenizer_width} tokens, and "
+            f"'{auxiliary.name}' gives {auxiliary.head.width} logits: it could not read all that "
+            "is written.",
+            next_step=next_step,
         )
 
 

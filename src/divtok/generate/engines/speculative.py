@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -20,6 +19,7 @@ from divtok.generate.engine import (
     EngineSetup,
     Generated,
     Write,
+    auxiliary_of,
     register,
     weights_identity,
 )
@@ -36,13 +36,7 @@ class SpeculativeSection(Section):
 
 def _auxiliary(setup: EngineSetup) -> EngineSetup:
     """The same for the model that drafts."""
-    if setup.auxiliary is None:
-        raise ConfigError(
-            f"Speculative sampling needs an auxiliary to draft for '{setup.model}'.",
-            next_step="Give one with its tokenizer (--auxiliary NAME, or trace.auxiliary=NAME), or "
-            "use generate.engine=transformers.",
-        )
-    return replace(setup, model=setup.auxiliary, revision=setup.auxiliary_revision)
+    return auxiliary_of(setup, otherwise="use generate.engine=transformers")
 
 
 def _check(setup: EngineSetup) -> None:
@@ -104,6 +98,6 @@ register(
         check=_check,
         own_identity=_identity,
         replies=REPLIES,
-        gives_traces=True,
+        gives_traces=lambda _: True,
     )
 )

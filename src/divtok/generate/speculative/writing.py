@@ -20,7 +20,7 @@ from divtok.generate.threads import threads_for
 from divtok.models.load import LoadedModel
 from divtok.records import Sampling, Trace, Trajectory
 from divtok.trace.batches import row_of
-from divtok.trace.pair import Pair, trace_from
+from divtok.trace.pair import Pair, check_reads_all, trace_from
 from divtok.trace.reader import make_reader
 
 
@@ -134,12 +134,10 @@ def make_pair(
             next_step="Put both on one device (generate.device), or use "
             "generate.engine=transformers.",
         )
-    if generator.tokenizer_width > pair.q.head.width:
-        raise ModelError(
-            f"The generator '{generator.name}' has {generator.tokenizer_width} tokens, and the "
-            f"auxiliary '{auxiliary.name}' gives {pair.q.head.width} logits: it could not read "
-            "all that is written.",
-            next_step="Use an auxiliary with the generator's own tokenizer, or "
-            "generate.engine=transformers.",
-        )
+    check_reads_all(
+        generator,
+        pair.q,
+        next_step="Use an auxiliary with the generator's own tokenizer, or "
+        "generate.engine=transformers.",
+    )
     return SpeculativePair(generator, auxiliary, pair, drafts, divergences)
