@@ -70,8 +70,9 @@ def follow(
     Closing the generator closes the connection, at which servers stop writing. So does `stop`,
     where the response can no longer reach the policy's threshold, or `above`: see `stream`.
 
-    `estimator`, `theta`, `generator`, `tokens`, `fitted`, `prior`, `policy` and parameters are as
-    in `confidence`. Both models must be of a kind that can be read a few tokens at a time.
+    `estimator`, `theta`, `generator`, which is by default `model`, `tokens`, `fitted`, `prior`,
+    `policy` and parameters are as in `confidence`. Both models must be of a kind that can be read a
+    few tokens at a time.
 
     Example:
         >>> import divtok
@@ -87,7 +88,7 @@ def follow(
     asked = Watch.of(
         question,
         pair,
-        generator=generator,
+        generator=model if generator is None else generator,
         estimators=estimator,
         theta=theta,
         tokens=tokens,
@@ -97,7 +98,6 @@ def follow(
         parameters=parameters,
         above=above,
     )
-    following = Following(asked, stop=stop, block=block)
     if text is not None:
         given = {"server": server, "model": model, "extra_body": extra_body, "seed": seed}
         given |= {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
@@ -107,13 +107,12 @@ def follow(
                 f"The text is given, so there is nothing to ask: {', '.join(beside)}.",
                 next_step="Leave out text, or what is for a server.",
             )
-        return _followed(following, text)
+        return _followed(Following(asked, stop=stop, block=block), text)
     if server is None or model is None:
         raise UsageError(
             "Nothing says where the text comes from.",
             next_step="Give server and model, or the text in pieces.",
         )
-    settings = ServerSettings(server) if isinstance(server, str) else server
     body = chat_body(
         question,
         model,
@@ -123,7 +122,20 @@ def follow(
         max_tokens=max_tokens,
         extra_body=extra_body,
     )
-    return _asked(following, ChatStream(settings, body))
+    return events(asked, server, body, stop=stop, block=block)
+
+
+def events(
+    asked: Watch,
+    server: ServerSettings | str,
+    body: Mapping[str, Any],
+    *,
+    stop: bool,
+    block: int = BLOCK,
+) -> Generator[StreamEvent]:
+    """What `follow` gives for the stream of a server; whatever can be refused is refused here."""
+    settings = ServerSettings(server) if isinstance(server, str) else server
+    return _asked(Following(asked, stop=stop, block=block), ChatStream(settings, body))
 
 
 def _followed(following: Following, text: Iterable[str]) -> Generator[StreamEvent]:

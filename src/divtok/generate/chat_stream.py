@@ -96,7 +96,7 @@ def chat_body(
     top_p: float | None,
     seed: int | None,
     max_tokens: int | None,
-    extra_body: Mapping[str, Any] | None,
+    extra_body: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What is sent for a question. What is None is left out, so that the server's own holds."""
     extra = dict(extra_body or {})
