@@ -15,6 +15,7 @@ from divtok.api.asking import Watch
 from divtok.api.following import Following
 from divtok.decide.policy import QUANTILES, HowScored, Policy
 from divtok.errors import NothingScoredError, UsageError
+from divtok.generate.along import ReadAlong
 from divtok.protocols.settling import Settling
 from divtok.records import PER_TOKEN_FIELDS
 from divtok.score.registry import ESTIMATORS
@@ -156,6 +157,17 @@ def test_a_caller_can_push(pair: Pair) -> None:
         following.feed("more")
 
 
+def test_several_are_followed_at_the_same_time(pair: Pair) -> None:
+    texts = [TEXT, TEXT.replace("10212", "9"), "Purple " * 9]
+    followings = [Following(watch(pair), block=3) for _ in texts]
+    for pieces in zip(*(cut(text.ljust(200), 5) for text in texts), strict=True):
+        for following, piece in zip(followings, pieces, strict=True):
+            following.feed(piece)
+    for following, text in zip(followings, texts, strict=True):
+        whole = divtok.confidence(QUESTION, text.ljust(200), pair=pair)
+        assert following.finish().value == pytest.approx(whole.value, abs=1e-6)
+
+
 def policy(threshold: float, theta: float) -> Policy:
     params: dict[str, Any] = {"theta": theta, "n": 10, "a": 0.95, "b": 0.05}
     return Policy(
@@ -247,3 +259,18 @@ def test_what_is_no_text_is_refused(pair: Pair) -> None:
     wrong: Any = ["fine ", 3]
     with pytest.raises(UsageError, match="not a text but int"):
         list(divtok.follow(QUESTION, pair=pair, text=wrong))
+
+
+def test_logits_that_are_no_distribution_end_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = ReadAlong.read
+
+    def broken(reading: ReadAlong, ids: Any) -> Any:
+        return [{**numbers, "finite_q": 0.0} for numbers in read(reading, ids)]
+
+    monkeypatch.setattr(ReadAlong, "read", broken)
+    following = Following(watch(pair), block=1)
+    with pytest.raises(NothingScoredError, match=r"tiny-0.3m are no distribution"):
+        following.feed(TEXT)
+    assert following.over

@@ -22,7 +22,7 @@ from divtok.api.scoring import FitLike, PolicyLike, not_text
 from divtok.api.streaming import Ending, StreamEvent, Watched
 from divtok.decide.accepted import Acceptance, acceptance_of, has_steps
 from divtok.endpoints.settings import ServerSettings
-from divtok.errors import DataError, UsageError
+from divtok.errors import DataError, NothingScoredError, UsageError
 from divtok.generate.along import BLOCK, ReadAlong, check_along
 from divtok.generate.chat_stream import ChatStream, chat_body
 from divtok.protocols.settling import Settling
@@ -240,16 +240,22 @@ class Following(Watched):
 
     def _read(self, ids: Sequence[int], ending: Ending | None) -> list[StreamEvent]:
         """The next tokens; with an ending, the last of them ends the response."""
-        self._check_length(ids)
         events: list[StreamEvent] = []
         last = len(ids) - 1
-        for place, (token, numbers) in enumerate(zip(ids, self._reading.read(ids), strict=True)):
-            event = self._take(token, numbers, ending if place == last else None)
-            events.append(replace(event, taken_back=self._taken_back))
-            self._taken_back = 0
-            if event.done:
-                self.over = True
-                break
+        try:
+            self._check_length(ids)
+            for place, (token, numbers) in enumerate(
+                zip(ids, self._reading.read(ids), strict=True)
+            ):
+                event = self._take(token, numbers, ending if place == last else None)
+                events.append(replace(event, taken_back=self._taken_back))
+                self._taken_back = 0
+                if event.done:
+                    self.over = True
+                    break
+        except NothingScoredError:
+            self.over = True  # nor will it be with more text
+            raise
         return events
 
     def _take_back(self, count: int) -> None:
@@ -266,7 +272,6 @@ class Following(Watched):
         row = Row("", np.array(self._asked.prompt, dtype=np.int64), all_ids)
         why = unreadable(row, self._asked.pair.p, self._asked.pair.q)
         if why is not None:
-            self.over = True
             raise nothing_scored(why[1])
 
     def _result(self) -> Result:

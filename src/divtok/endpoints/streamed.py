@@ -123,7 +123,8 @@ class _Stream:
             self._reached |= not connecting
             if connecting:
                 raise failed_connection(error) from error
-            raise Setback(f"nothing came for {self._settings.timeout_s:.3g} s") from error
+            limit = min(self._settings.timeout_s, self._settings.deadline_s)
+            raise Setback(f"nothing came for {limit:.3g} s") from error
         except httpx2.HTTPError as error:
             self._reached |= not isinstance(error, httpx2.ConnectError)
             raise failed_connection(error) from error
