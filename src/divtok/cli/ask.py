@@ -89,7 +89,9 @@ def ask(
     ] = None,
     above: Annotated[
         float | None,
-        typer.Option(help="Accept confidences from here on, for --until without a policy."),
+        typer.Option(
+            help="Accept confidences from here on, without a policy: for --until or --server."
+        ),
     ] = None,
     batch: Annotated[
         int, typer.Option(min=1, help="Answers that --until writes at the same time.")
