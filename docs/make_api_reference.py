@@ -40,8 +40,8 @@ SECTIONS = {
         *("vote", "Vote", "cascade", "Cascade", "suspect_steps", "SuspectStep"),
     ),
     "While an answer is written": (
-        *("stream", "StreamEvent", "ask_until", "Drawn", "Draw"),
-        *("RunningResults", "acceptance", "Acceptance"),
+        *("stream", "StreamEvent", "ask_until", "Drawn", "Draw", "follow"),
+        *("RunningResults", "acceptance", "acceptance_of", "Acceptance"),
     ),
     "An auxiliary of its own": ("distil", "Distilled"),
     "What there is": ("estimators", "estimator", "ls", "jsd_bits"),

@@ -330,7 +330,27 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 answer = routes[self.path](body)
             except Refused as refused:
                 return self.reply(refused.status, _error(refused.status, str(refused)))
+            if body.get("stream"):
+                return self.stream(answer)
             return self.reply(200, answer)
+
+        def stream(self, answer: dict[str, Any]) -> None:
+            """A chat completion as events, a few characters each; what is of tokens comes whole."""
+            (choice,) = answer["choices"]
+            text, ended = choice.pop("message")["content"], choice.pop("finish_reason")
+            texts = [text[at : at + 5] for at in range(0, len(text), 5)]
+            parts = [{"delta": {"content": part}, "finish_reason": None} for part in texts]
+            parts.append({"delta": {}, "finish_reason": ended})
+            chunks = [{"choices": [{"index": 0, **part}]} for part in parts]
+            chunks[0]["choices"][0] |= choice
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for chunk in (*chunks, {"choices": [], "usage": answer["usage"]}):
+                self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+            self.wfile.write(b"data: [DONE]\n\n")
+            self.close_connection = True
 
         def reply(self, status: int, content: dict[str, Any]) -> None:
             data = json.dumps(content, allow_nan=False).encode()

@@ -8,18 +8,21 @@ largest number of calls that were in work at one time.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal
 
-End = Literal["whole", "reset before", "reset within", "closed within", "slow", "drip", "raw"]
+End = Literal[
+    *("whole", "reset before", "reset within", "closed within", "slow", "drip", "raw", "events")
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Step:
     headers: Mapping[str, str] = field(default_factory=dict)
     end: End = "whole"
     seconds: float = 0.0  # before anything is sent
+    parts: Sequence[bytes] = ()  # of a stream ("events"), one after another
+    between: float = 0.0  # seconds from part to part; the client going away ends them
+    hold: float = 0.0  # seconds that a stream is left open behind its last part
 
 
 Script = Callable[[str, int, Request], Step]
@@ -60,6 +66,23 @@ def chat(text: str | None, finish_reason: str | None = "stop", **choice: Any) ->
 
 def ok(answer: Any, **options: Any) -> Step:
     return Step(body=json.dumps(answer).encode(), **options)
+
+
+def events(*answers: Any, done: bool = True, **options: Any) -> Step:
+    """A stream of server-sent events."""
+    parts = [b"data: " + json.dumps(answer).encode() + b"\n\n" for answer in answers]
+    if done:
+        parts.append(b"data: [DONE]\n\n")
+    return Step(headers={"Content-Type": "text/event-stream"}, end="events", parts=parts, **options)
+
+
+def delta(
+    text: str | None = None, finish_reason: str | None = None, **parts: Any
+) -> dict[str, Any]:
+    """One chunk of a streamed chat completion."""
+    content = {} if text is None else {"content": text}
+    choice = {"index": 0, "delta": content | parts, "finish_reason": finish_reason}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice]}
 
 
 def refuse(status: int, message: str = "no", headers: Mapping[str, str] | None = None) -> Step:
@@ -83,6 +106,8 @@ class ScriptedServer:
         self.most_in_work = 0
         self.calls: Counter[str] = Counter()
         self.requests: list[Request] = []
+        self.left = threading.Event()  # a client closed the connection within a stream
+        self.sent = 0  # parts of streams
         self._http = _Listener(("127.0.0.1", 0), _handler_for(self))
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
@@ -155,6 +180,9 @@ def _handler_for(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             if step.end == "reset before":
                 self._reset()
                 return
+            if step.end == "events":
+                self._stream(step)
+                return
             if step.end == "raw":  # the body is all that is sent
                 self.close_connection = True
                 self.wfile.write(step.body)
@@ -173,6 +201,28 @@ def _handler_for(server: ScriptedServer) -> type[BaseHTTPRequestHandler]:
                     self._reset()
             else:
                 self.wfile.write(head + step.body)
+
+        def _stream(self, step: Step) -> None:
+            self.close_connection = True
+            lines = [f"HTTP/1.1 {step.status} Scripted", "Connection: close"]
+            lines += [f"{name}: {value}" for name, value in step.headers.items()]
+            self.wfile.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+            try:
+                for part in step.parts:
+                    if self._is_left(step.between):
+                        return
+                    self.wfile.write(part)
+                    server.sent += 1
+                self._is_left(step.hold)
+            except OSError:
+                server.left.set()
+
+        def _is_left(self, seconds: float) -> bool:
+            """Whether the client goes away within so many seconds."""
+            ready, _, _ = select.select([self.connection], [], [], seconds)
+            if ready and not self.connection.recv(1, socket.MSG_PEEK):
+                server.left.set()
+            return server.left.is_set()
 
         def _drip(self, head: bytes, step: Step) -> None:
             """A byte now and then: no pause is long, but the whole is."""

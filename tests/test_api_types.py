@@ -107,6 +107,9 @@ def live(pair: divtok.Pair) -> None:
     for event in divtok.stream("q", pair=pair, estimator=["dtc_lin", "nsl"], temperature=0.5, n=12):
         told: divtok.StreamEvent = event
         print(told.text, told.confidence["nsl"], told.result is not None and told.result.value)
+    there = divtok.follow("q", pair=pair, server="http://a/v1", model="m", block=4, stop=False)
+    events: list[divtok.StreamEvent] = [*there, *divtok.follow("q", pair=pair, text=iter("abc"))]
+    print(events[-1].acceptance, events[-1].taken_back)
     found: divtok.Drawn = divtok.ask_until("q", pair=pair, above=0.9, budget_tokens=500, k=2)
     draw: divtok.Draw = found.draws[0]
     print(found.enough, found.accepted[0].value, found.stopped, found.tokens, draw.reason)
@@ -121,7 +124,7 @@ def early(run: divtok.Run) -> None:
     found: divtok.RunningResults = run.running()
     print(found.stops.to_polars(), found.figures[0], found.reason)
     seen: divtok.Acceptance = divtok.acceptance([4, 4], [4, 1], tokens=7)
-    print(seen.variation, seen.error, seen.interval())
+    print(seen.variation, seen.error, seen.interval(), divtok.acceptance_of({"metrics": None}))
 
 
 def lists(stored: divtok.Confidence) -> None:

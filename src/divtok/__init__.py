@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from divtok.api.drawing import Draw, Drawn, ask_until
     from divtok.api.figures import auroc, ece, evaluate, natural_auroc, natural_ece, sweep
     from divtok.api.fitting import fit
+    from divtok.api.following import follow
     from divtok.api.grading import grade
     from divtok.api.listing import estimators, ls
     from divtok.api.result import Result, Token, Tokens
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from divtok.api.suspects import suspect_steps
     from divtok.api.tables import Records
     from divtok.api.votes import vote
-    from divtok.decide.accepted import Acceptance, acceptance
+    from divtok.decide.accepted import Acceptance, acceptance, acceptance_of
     from divtok.decide.chosen import Vote
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Decision, Policy
@@ -100,6 +101,7 @@ _HOME = {
     "Verdict": "divtok.records",
     "Vote": "divtok.decide.chosen",
     "acceptance": "divtok.decide.accepted",
+    "acceptance_of": "divtok.decide.accepted",
     "aconfidences": "divtok.api.batch",
     "ask_until": "divtok.api.drawing",
     "aurc": "divtok.api.selective",
@@ -117,6 +119,7 @@ _HOME = {
     "extract_answer": "divtok.protocols.extract",
     "fit": "divtok.api.fitting",
     "fit_family": "divtok.api.runs",
+    "follow": "divtok.api.following",
     "grade": "divtok.api.grading",
     "grade_answer": "divtok.grade",
     "import_files": "divtok.api.runs",
@@ -168,6 +171,7 @@ __all__ = [
     "Verdict",
     "Vote",
     "acceptance",
+    "acceptance_of",
     "aconfidences",
     "ask_until",
     "aurc",
@@ -185,6 +189,7 @@ __all__ = [
     "extract_answer",
     "fit",
     "fit_family",
+    "follow",
     "grade",
     "grade_answer",
     "import_files",

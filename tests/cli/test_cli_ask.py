@@ -9,11 +9,13 @@ import os
 import re
 import signal
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from console import Command
 from rich.console import Console
+from scripted_server import ScriptedServer, delta, events
 
 import divtok as package
 from divtok import api
@@ -92,10 +94,10 @@ def test_as_json_there_is_a_line_a_token(divtok: Command) -> None:
 def test_an_interrupt_ends_it_with_what_is_there(
     divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = streaming.events
+    whole = streaming.events
 
     def cut(*arguments: Any, **options: Any) -> Generator[package.StreamEvent]:
-        for event in events(*arguments, **options):
+        for event in whole(*arguments, **options):
             yield event
             if event.position == 4:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -135,6 +137,46 @@ def test_on_a_terminal_the_corner_says_how_sure_it_is(
     assert [line.rstrip() for line in screens[-1] if line] == answer.splitlines()
 
 
+THEIRS = "7365 + 3078 = 10443.\n10443 - 231 = 10212.\nThe answer is \\boxed{10212}."
+
+
+def test_a_server_answers_and_the_pair_reads_along(divtok: Command) -> None:
+    steps = {"per_step_drafted": [3, 3], "per_step_accepted": [3, 1]}
+    usage = {"usage": {"completion_tokens": 7}, "metrics": {"speculative_decoding": steps}}
+    parts = [*map(delta, re.findall(r"\S+\s*", THEIRS)), delta(finish_reason="stop")]
+    whole = package.confidence(HARD, THEIRS, pair=_load_once(P, Q, dtype="auto"))
+    with ScriptedServer(lambda *_: events(*parts, {"choices": []} | usage)) as server:
+        there = ("--server", server.base_url, "--model", "theirs")
+        said = divtok("ask", *USUAL, *there, "--max-tokens", "99")
+        rows = divtok("ask", *USUAL, *there, "--json").out.splitlines()
+    body = server.requests[0].body
+    assert (body["model"], body["temperature"], body["max_tokens"]) == ("theirs", 1, 99)
+    assert said.out.splitlines()[-1].startswith(f"{whole.value:.3f} dtc_lin: {whole.count} diverg")
+    assert re.sub(r"[][{}!]", "", THEIRS.split("\n")[0]) == re.sub(
+        r"[][{}!]", "", said.out.split("\n")[0]
+    )
+    last = json.loads(rows[-1])
+    assert "".join(json.loads(row)["text"] for row in rows) == THEIRS
+    assert (last["done"], last["ending"], last["count"]) == (True, "stop", whole.count)
+    assert last["acceptance"]["variation"] == 1.0
+    assert (last["acceptance"]["tested"], last["acceptance"]["untested"]) == (5, 2)
+
+
+def test_tokens_that_were_others_are_shown_so(
+    divtok: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = known()[:2]
+
+    def changed(*_: Any, **__: Any) -> Generator[package.StreamEvent]:
+        yield first
+        yield replace(second, taken_back=2)
+
+    monkeypatch.setattr(streaming, "events", changed)
+    assert "(the last 2 tokens were others:)" in divtok("ask", *USUAL).out
+    rows = [json.loads(row) for row in divtok("ask", *USUAL, "--json").out.splitlines()]
+    assert [row.get("taken_back") for row in rows] == [None, 2]
+
+
 def test_until_enough_are_accepted(divtok: Command) -> None:
     limits = ("--until", "1", "--budget", "3000", "--estimator", "dtc_weighted")
     said = divtok("ask", *USUAL, *limits, "--above", "0.3", "--json", "--batch", "2")
@@ -161,6 +203,11 @@ def test_until_enough_are_accepted(divtok: Command) -> None:
         (("--family", "tiny"), "--family NAME"),
         (("--estimator", "basecal"), "needs more than a pair"),
         (("--policy", "no-such.json"), "no-such.json"),
+        (("--server", "http://127.0.0.1:1/v1"), "--server and --model go together"),
+        (("--model", "m"), "--server and --model go together"),
+        (("--server", "http://a/v1", "--model", "m", "--batch", "2"), "that answers itself"),
+        (("--server", "a", "--model", "m"), "base_url must begin with"),
+        (("--server", "http://127.0.0.1:1/v1", "--model", "m", "--stop"), "Nothing says from"),
     ],
 )
 def test_what_is_refused(divtok: Command, options: tuple[str, ...], message: str) -> None:

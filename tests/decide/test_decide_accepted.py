@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 from math import log2, sqrt
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from divtok.decide.accepted import acceptance, least_divergence
+from divtok.decide.accepted import acceptance, acceptance_of, least_divergence
 from divtok.errors import DataError
 
 
@@ -134,3 +136,92 @@ def test_the_bounds_are_those_of_two_tokens() -> None:
     assert bounds is not None
     assert 1000 * (1 - h2) * 0.8 < bounds.low < 1000 * (1 - h2)
     assert 500 < bounds.high < 540
+
+
+def response(drafted: Any, accepted: Any, tokens: Any) -> dict[str, Any]:
+    steps = {"per_step_drafted": drafted, "per_step_accepted": accepted, "num_spec_tokens": 3}
+    return {"usage": {"completion_tokens": tokens}, "metrics": {"speculative_decoding": steps}}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tested", "rejected"),
+    [
+        (10, 7, 1),  # 1 + 4 + 2 + 3: all of it
+        (9, 7, 1),  # without the bonus token
+        (8, 6, 1),  # with one of two accepted drafts
+        (7, 5, 1),  # the text ends with the second step
+        (6, 4, 0),  # before what was drawn for the rejected draft
+        (5, 3, 0),
+        (2, 1, 0),
+        (1, 0, 0),  # the first token comes before all steps
+    ],
+)
+def test_a_response_is_counted_up_to_its_end(tokens: int, tested: int, rejected: int) -> None:
+    found = acceptance_of(response([3, 3, 2], [3, 1, 2], tokens))
+    assert (found.tested, found.rejected, found.untested) == (tested, rejected, tokens - tested)
+
+
+def test_a_response_may_be_an_object() -> None:
+    spoken = response([3, 3], [3, 1], 7)
+    # The `openai` package makes objects of what it knows, and keeps the rest as dicts.
+    made = SimpleNamespace(usage=SimpleNamespace(**spoken["usage"]), metrics=spoken["metrics"])
+    assert acceptance_of(made) == acceptance_of(spoken) == acceptance([3, 3], [3, 1], tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("said", "what", "step"),
+    [
+        ({}, "no metrics.speculative_decoding", "--per-request-spec-decode-metrics detailed"),
+        ({"metrics": None}, "no metrics.speculative_decoding", "(n=1)"),
+        ({"metrics": {"speculative_decoding": None}}, "no metrics", "include_usage"),
+        ({"metrics": {"speculative_decoding": {}}}, "no counts of its steps", "detailed"),
+        (response([2], [1.5], 3), "no counts of its steps", "detailed"),
+        (response([2], [1], None), "no usage.completion_tokens", "include_usage"),
+        (response([2], [3], 5), "A step must accept", "of the same response"),
+        (response([2, 2], [1], 5), "A step must accept", "of the same response"),
+    ],
+)
+def test_a_response_without_counts_is_refused(said: Any, what: str, step: str) -> None:
+    with pytest.raises(DataError, match=what) as caught:
+        acceptance_of(said)
+    assert step in str(caught.value.next_step)
+
+
+def test_a_response_is_unbiased_where_its_text_ends_within_a_step() -> None:
+    """As vLLM counts: a first token without a draft, and whole steps even behind the end token."""
+    rng = np.random.default_rng(3)
+    p, q = rng.dirichlet(np.full(5, 0.7), 60), rng.dirichlet(np.full(5, 0.7), 60)
+    variation = np.abs(p - q).sum(axis=1) / 2
+    left_over = np.maximum(p - q, 0)
+    left_over /= left_over.sum(axis=1, keepdims=True)
+    off: list[float] = []
+    kept_all: list[float] = []
+    errors: list[float] = []
+    for _ in range(2000):
+        text = [int(rng.choice(5, p=p[0]))]
+        drafted, accepted, tested = list[int](), list[int](), list[int]()
+        while 0 not in text and len(text) < 50:
+            kept, at = 0, len(text)
+            for place in range(at, at + 4):
+                token = int(rng.choice(5, p=q[place]))
+                tested.append(place)
+                if rng.random() >= min(1.0, p[place, token] / q[place, token]):
+                    text.append(int(rng.choice(5, p=left_over[place])))
+                    break
+                text.append(token)
+                kept += 1
+            else:
+                text.append(int(rng.choice(5, p=p[at + 4])))
+            drafted.append(4)
+            accepted.append(kept)
+        end = text.index(0) + 1 if 0 in text else len(text)
+        found = acceptance_of(response(drafted, accepted, end))
+        within = [place for place in tested if place < end]
+        assert found.tested == len(within)
+        off.append(found.variation - variation[within].sum())
+        kept_all.append(acceptance(drafted, accepted).variation - variation[within].sum())
+        errors.append(found.error)
+    deviation = np.std(off) / sqrt(len(off))
+    assert abs(np.mean(off)) < 3 * deviation
+    assert np.mean(kept_all) > 10 * deviation  # what a text without its end would be off by
+    assert np.sqrt(np.mean(np.square(off))) <= 1.05 * np.sqrt(np.mean(np.square(errors)))

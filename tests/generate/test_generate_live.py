@@ -69,7 +69,7 @@ def test_numbers_are_those_of_reading_the_whole(
         growing = GrowingTrace(pair, ask.prompt)
         for step in steps:
             growing.add(step.token, step.numbers)
-        _, found = growing.whole()
+        found = growing.whole(growing.row())
         read = pair.trace_ids(prompt_ids=ask.prompt, token_ids=ids, text=response.text)
         for name in PER_TOKEN_FIELDS:
             np.testing.assert_allclose(getattr(found, name), getattr(read, name), atol=1e-5)

@@ -61,7 +61,8 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 def test_what_counts_goes_on_counting(pair: Pair, text: str) -> None:
     ids = ids_of(pair.p.tokenizer, text)
     trace, steps = grown(pair, ids)
-    row, whole = trace.whole()
+    row = trace.row()
+    whole = trace.whole(row)
     for earlier, later in zip(steps, [*steps[1:], counted(whole)], strict=True):
         assert earlier <= later
     assert trace.texts == token_texts(pair.p.tokenizer, ids)
@@ -88,7 +89,7 @@ def test_columns_grow_with_the_response(pair: Pair) -> None:
     trace = GrowingTrace(pair, [1])
     for place in range(700):
         trace.add(3, NUMBERS | {"jsd_bits": place / 1000})
-    _, whole = trace.whole()
+    whole = trace.whole(trace.row())
     np.testing.assert_array_equal(whole.jsd_bits, np.arange(700, dtype=np.float32) / 1000)
     beginning = trace.begun()
     assert beginning is not None
@@ -102,4 +103,4 @@ def test_logits_that_are_no_distribution_are_seen(pair: Pair) -> None:
     assert not trace.broken()
     trace.add(3, NUMBERS | {"finite_q": 0.0})
     assert trace.broken()
-    assert "response token 1 of 2" in str(trace.whole()[1].reason)
+    assert "response token 1 of 2" in str(trace.whole(trace.row()).reason)

@@ -1,6 +1,7 @@
-"""A question that p of a pair answers itself: how it is sampled and scored, and who accepts it.
+"""A question whose answer a pair scores while it is written, and who accepts it.
 
-What `stream` and `ask_until` have in common, and all that they refuse before a token is written.
+What `stream`, `ask_until` and `follow` have in common, and all that they refuse before a token is
+written. Where p of the pair answers itself, a question says how that is sampled, too.
 """
 
 from __future__ import annotations
@@ -35,18 +36,81 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """One question to a pair. `limit` is the most tokens of a response, `bar` what it has to reach,
-    None where nothing decides. Made by `of`.
+class Watch:
+    """One question to whose response a pair listens while it grows; `bar` is what it has to reach,
+    None where nothing decides. Made by `of`, which refuses what cannot be known of a beginning.
     """
 
     text: str
     pair: Pair
     scoring: Scoring
-    sampling: Sampling
     prompt: tuple[int, ...]
-    limit: int
     bar: Bar | None
+
+    @classmethod
+    def of(
+        cls,
+        question: str,
+        pair: Pair,
+        *,
+        generator: str | None,
+        estimators: str | Sequence[str] | None,
+        theta: float | None,
+        tokens: CountedTokens,
+        fitted: FitLike | None,
+        prior: float | None,
+        policy: PolicyLike | None,
+        parameters: Mapping[str, Scalar],
+        above: float | None = None,
+    ) -> Watch:
+        why = not_text("question", question)
+        if why is not None:
+            raise UsageError(f"{why[0].upper()}{why[1:]}.")
+        if not isinstance(pair, Pair):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                "Only a pair of models with weights here reads a response while it is written.",
+                next_step="Make one with load_pair.",
+            )
+        scoring = Scoring.of(
+            pair,
+            theta=theta,
+            generator=generator,
+            estimators=estimators,
+            parameters=parameters,
+            tokens=tokens,
+            fitted=fitted,
+            prior=prior,
+            policy=policy,
+        )
+        for spec, _ in scoring.chosen:
+            if spec.evidence:
+                raise UsageError(
+                    f"'{spec.name}' is not known while a response is written: it needs "
+                    f"{', '.join(spec.evidence)}.",
+                    next_step="Score the whole response with it: divtok.confidence.",
+                )
+        prompt = prompt_ids(pair.p.tokenizer, question)
+        return cls(question, pair, scoring, prompt, _bar(scoring, above))
+
+    def check_stop(self, stop: bool) -> None:
+        """Refuse to stop where nothing says when."""
+        if stop and self.bar is None:
+            raise UsageError(
+                "Nothing says from which confidence on a response would be stopped.",
+                next_step="Give a policy, or leave out stop.",
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One question to a pair whose p answers it. `limit` is the most tokens of a response.
+
+    Made by `of`.
+    """
+
+    watch: Watch
+    sampling: Sampling
+    limit: int
 
     @classmethod
     def of(
@@ -65,41 +129,34 @@ class Question:
         parameters: Mapping[str, Scalar],
         above: float | None = None,
     ) -> Question:
-        why = not_text("question", question)
-        if why is not None:
-            raise UsageError(f"{why[0].upper()}{why[1:]}.")
-        if not isinstance(pair, Pair):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(
-                "Only a pair of models with weights here can write.",
-                next_step="Make one with load_pair.",
-            )
-        scoring = Scoring.of(
+        watch = Watch.of(
+            question,
             pair,
-            theta=theta,
-            generator=pair.p.name,
+            generator=None if not isinstance(pair, Pair) else pair.p.name,  # pyright: ignore[reportUnnecessaryIsInstance]
             estimators=estimators,
-            parameters=parameters,
+            theta=theta,
             tokens=tokens,
             fitted=fitted,
             prior=prior,
             policy=policy,
+            parameters=parameters,
+            above=above,
         )
-        for spec, _ in scoring.chosen:
-            if spec.evidence:
-                raise UsageError(
-                    f"'{spec.name}' is not known while a response is written: it needs "
-                    f"{', '.join(spec.evidence)}.",
-                    next_step="Score the whole response with it: divtok.confidence.",
-                )
-        prompt = prompt_ids(pair.p.tokenizer, question)
-        limit = _limit(pair, len(prompt), sampling, max_tokens)
-        return cls(question, pair, scoring, sampling, prompt, limit, _bar(scoring, above))
+        return cls(watch, sampling, _limit(pair, len(watch.prompt), sampling, max_tokens))
+
+    @property
+    def scoring(self) -> Scoring:
+        return self.watch.scoring
+
+    @property
+    def bar(self) -> Bar | None:
+        return self.watch.bar
 
     def key(self, sample: int) -> str:
         """Tells a response by its question, model, sampling and number; its draws go by it."""
         return trajectory_key(
-            Problem("", "", self.text, None),
-            generator=self.pair.p.name,
+            Problem("", "", self.watch.text, None),
+            generator=self.watch.pair.p.name,
             protocol="cot",
             sampling=self.sampling,
             sample=sample,
@@ -107,9 +164,9 @@ class Question:
 
     def written(self, samples: Sequence[int]) -> Live:
         """These samples, written at the same time."""
-        asks = [Ask(self.key(sample), self.prompt, self.limit) for sample in samples]
+        asks = [Ask(self.key(sample), self.watch.prompt, self.limit) for sample in samples]
         others = self.scoring.asked.divergences
-        return WrittenTogether(self.pair, asks, self.sampling, others=others)
+        return WrittenTogether(self.watch.pair, asks, self.sampling, others=others)
 
 
 def sampling_of(

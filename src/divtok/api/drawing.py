@@ -193,7 +193,7 @@ class _Batch:
     def __init__(self, asked: Question, bar: Bar, samples: Sequence[int]) -> None:
         self._bar, self._samples = bar, samples
         self._live = asked.written(samples)
-        self._rows = [Watched(asked, stop=True) for _ in samples]
+        self._rows = [Watched(asked.watch, stop=True) for _ in samples]
         self._last: list[StreamEvent | None] = [None for _ in samples]  # where they have ended
 
     def draw(self, k: int, budget: int) -> Iterator[Draw]:

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from divtok.api import nothing_scored
-from divtok.api.asking import Question, sampling_of
+from divtok.api.asking import Question, Watch, sampling_of
 from divtok.api.result import Result
-from divtok.api.scoring import FitLike, PolicyLike, guard_of
-from divtok.errors import UsageError
+from divtok.api.scoring import FitLike, PolicyLike, Scored, guard_of
+from divtok.decide.accepted import Acceptance
 from divtok.generate.live import Live, Step
 from divtok.records import Confidence, CountedTokens, Sampling, Scalar, Trace
 from divtok.score.estimators.dtc import divergent_count, divergent_tokens
@@ -22,7 +22,7 @@ from divtok.trace.growing import GrowingTrace
 from divtok.trace.listener import Read
 from divtok.trace.pair import Pair
 
-Ending = Literal["stop", "length", "stopped"]
+Ending = Literal["stop", "length", "unknown", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +36,13 @@ class StreamEvent:
     some token counts.
 
     With the last token `done` is true, and `ending` says what ended the response: its end token
-    ("stop"), its "length", or "stopped", for the policy could no longer accept it. `result` is what
-    `confidence` gives for these tokens, and `count` and `confidence` are final. A stopped response
-    has no result.
+    ("stop"), its "length", or "stopped", for the policy could no longer accept it; with `follow`
+    also "unknown". `result` is what `confidence` gives for these tokens, and `count` and
+    `confidence` are final. A stopped response has no result.
+
+    Two more are for `follow` alone. `taken_back` is how many tokens before this one turned out to
+    be others, so that `position` goes back. `acceptance`, with the last token, is what the server
+    says of its drafts: see `acceptance_of`.
 
     Example:
         >>> import divtok
@@ -60,6 +64,8 @@ class StreamEvent:
     done: bool = False
     ending: Ending | None = None
     result: Result | None = None
+    taken_back: int = 0
+    acceptance: Acceptance | None = None
 
 
 def stream(
@@ -125,16 +131,12 @@ def stream(
 
 def events(asked: Question, sample: int = 0, *, stop: bool) -> Generator[StreamEvent]:
     """What `stream` gives for a question; whatever can be refused is refused here."""
-    if stop and asked.bar is None:
-        raise UsageError(
-            "Nothing says from which confidence on a response would be stopped.",
-            next_step="Give a policy, or leave out stop.",
-        )
+    asked.watch.check_stop(stop)
     return _events(asked, asked.written([sample]), stop)
 
 
 def _events(asked: Question, live: Live, stop: bool) -> Generator[StreamEvent]:
-    watched = Watched(asked, stop=stop)
+    watched = Watched(asked.watch, stop=stop)
     while True:
         for step in live.step():
             event = watched.take(step)
@@ -148,16 +150,20 @@ def _events(asked: Question, live: Live, stop: bool) -> Generator[StreamEvent]:
 class Watched:
     """One response on its way: steps in, events out. With `stop` it ends below the bar."""
 
-    def __init__(self, asked: Question, *, stop: bool) -> None:
+    def __init__(self, asked: Watch, *, stop: bool) -> None:
         self._scoring, self._bar, self._stop = asked.scoring, asked.bar, stop
         others = [divergence.column for divergence in asked.scoring.asked.divergences]
         self._trace = GrowingTrace(asked.pair, asked.prompt, others=others)
         first, given = asked.scoring.chosen[0]
         self._guard = guard_of(first.name, given)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is known of the beginning."""
         self._begun: Trace | None = None
         self._counts = np.zeros(0, dtype=bool)  # which tokens of the beginning do
         self._count = 0
-        self.confidence: dict[str, float | None] = {s.name: None for s, _ in asked.scoring.chosen}
+        self.confidence: dict[str, float | None] = {s.name: None for s, _ in self._scoring.chosen}
 
     def __len__(self) -> int:
         return len(self._trace)
@@ -168,21 +174,23 @@ class Watched:
         return "".join(self._trace.texts)
 
     def take(self, step: Step) -> StreamEvent:
+        return self._take(step.token, step.numbers, step.ending)
+
+    def _take(self, token: int, numbers: Mapping[str, float], ending: Ending | None) -> StreamEvent:
         trace, place = self._trace, len(self._trace)
-        trace.add(step.token, step.numbers, last=step.ending is not None)
+        trace.add(token, numbers, last=ending is not None)
         if trace.broken():
-            raise nothing_scored(trace.whole()[1].reason)
+            raise nothing_scored(trace.whole(trace.row()).reason)
         one = trace.one(place)
         self._look(trace.begun())
         held = place >= len(self._counts) or not bool(self._counts[place])
-        ending: Ending | None = step.ending
         result = None if ending is None else self._result()
         if ending is None and self._stop and self._bar is not None:
             running = self.confidence[self._bar.estimator]
             ending = "stopped" if self._bar.out_of_reach(running) else None
         return StreamEvent(
             text=trace.texts[place],
-            token_id=step.token,
+            token_id=token,
             position=place,
             jsd_bits=float(one.jsd_bits[0]),
             divergent=not held and bool(divergent_tokens(one, theta=self._scoring.theta)[0]),
@@ -206,9 +214,12 @@ class Watched:
 
     def _result(self) -> Result:
         """The whole response, as `confidence` sees it; count and confidences are its own then."""
-        row, trace = self._trace.whole()
-        scored = self._scoring.scored(row, Read(trace), retokenized=False)
-        found = self._scoring.result(scored, self._place(), texts=self._trace.texts)
+        row = self._trace.row()
+        scored = self._scoring.scored(row, Read(self._trace.whole(row)), retokenized=False)
+        return self._final(scored, self._trace.texts)
+
+    def _final(self, scored: Scored, texts: Sequence[str] | None) -> Result:
+        found = self._scoring.result(scored, self._place(), texts=texts)
         if found is None:
             raise nothing_scored(scored.confidences[0].reason)
         self._count = found.count

@@ -87,13 +87,18 @@ class _Drawn:
 def answer_text(event: StreamEvent) -> Text:
     from divtok.report.trajectory import token_text
 
-    return token_text(
+    text = token_text(
         event.text,
         event.jsd_bits,
         divergent=event.divergent,
         unexpected=event.unexpected,
         brackets=not coloured(),
     )
+    if not event.taken_back:
+        return text
+    from rich.text import Text
+
+    return Text(f"\n(the last {event.taken_back} tokens were others:)\n").append_text(text)
 
 
 def corner(event: StreamEvent) -> Text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -87,21 +89,36 @@ def ask(
     ] = None,
     above: Annotated[
         float | None,
-        typer.Option(help="Accept confidences from here on, for --until without a policy."),
+        typer.Option(
+            help="Accept confidences from here on, without a policy: for --until or --server."
+        ),
     ] = None,
     batch: Annotated[
         int, typer.Option(min=1, help="Answers that --until writes at the same time.")
     ] = 1,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Let a server answer that speaks the OpenAI protocol; the pair reads along.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What --server calls its model.")
+    ] = None,
     dtype: DTypesOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Let the first model of a pair answer, and watch the confidence while it writes.
+    """Let the first model of a pair answer, or a server, and watch the confidence meanwhile.
 
     Divergent tokens are coloured, bold and underlined, unexpected ones inverted; in a pipe they are
     in [brackets] and in {!braces}. Ctrl-C ends it with what is there. With --json there is one
     object a line for each token, or with --until for each answer.
     """
-    _check(stop, policy, until, budget, above, batch)
+    if server is None and model is None:
+        _check(stop, policy, until, budget, above, batch)
+    else:
+        _check_server(server, model, until, budget, batch)
     names, rules = pair_names(pair, family), None
     if policy is not None:
         from divtok.api.scoring import policy_of
@@ -116,6 +133,34 @@ def ask(
         sampling = sampling_of(None, temperature=temperature, top_p=top_p, seed=seed)
         given = parameters_of(param or [])
         models = api.load_pair(*(names if family is None else (family,)), dtype=cast(DType, dtype))
+        if server is not None and model is not None:
+            from divtok.api.asking import Watch
+            from divtok.api.following import events as followed
+            from divtok.generate.chat_stream import chat_body
+
+            watch = Watch.of(
+                question,
+                models,
+                generator=model,
+                estimators=estimator or None,
+                theta=theta,
+                tokens="reasoning",
+                fitted=fitted,
+                prior=prior,
+                policy=rules,
+                parameters=given,
+                above=above,
+            )
+            body = chat_body(
+                question,
+                model,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+                max_tokens=max_tokens,
+            )
+            _show_events(followed(watch, server, body, stop=stop), as_json)
+            return
         asked = Question.of(
             question,
             models,
@@ -133,7 +178,9 @@ def ask(
         if until is not None and budget is not None:
             _until(asked, until, budget, batch, as_json)
         else:
-            _stream(asked, stop, as_json)
+            from divtok.api.streaming import events
+
+            _show_events(events(asked, stop=stop), as_json)
 
 
 def _check(
@@ -166,17 +213,31 @@ def _check(
         )
 
 
-def _stream(asked: Question, stop: bool, as_json: bool) -> None:
-    from divtok.api.streaming import events
+def _check_server(
+    server: str | None, model: str | None, until: int | None, budget: int | None, batch: int
+) -> None:
+    """Refuse options that do not go with a server's answer, before any model is loaded."""
+    if server is None or model is None:
+        raise UsageError(
+            "--server and --model go together.",
+            next_step="Say where the server is, and what it calls its model.",
+        )
+    if until is not None or budget is not None or batch > 1:
+        raise UsageError(
+            "--until, --budget and --batch are for a pair that answers itself.",
+            next_step="Leave them out, or leave out --server and --model.",
+        )
 
+
+def _show_events(events: Generator[StreamEvent], as_json: bool) -> None:
     if as_json:
-        for event in events(asked, stop=stop):
+        for event in events:
             put(json_text(_event(event)))
         return
     last = None
     try:
-        with answer_screen() as screen:
-            for event in events(asked, stop=stop):
+        with closing(events), answer_screen() as screen:
+            for event in events:
                 last = event
                 screen.add(event)
     except (Stopped, KeyboardInterrupt) as interrupted:
@@ -189,7 +250,7 @@ def _stream(asked: Question, stop: bool, as_json: bool) -> None:
             if name != last.result.estimator:
                 put(f"{value:.3f} {name}")
     else:
-        put(_so_far("stopped, since the policy can no longer accept it", last))
+        put(_so_far("stopped, since it can no longer be accepted", last))
 
 
 def _so_far(how: str, last: StreamEvent | None) -> str:
@@ -214,8 +275,18 @@ def _event(event: StreamEvent) -> dict[str, Any]:
         "confidence": dict(event.confidence),
         "done": event.done,
     }
+    if event.taken_back:
+        found["taken_back"] = event.taken_back
     if event.done:
         found["ending"] = event.ending
+    if event.acceptance is not None:
+        seen = event.acceptance
+        found["acceptance"] = {
+            "tested": seen.tested,
+            "untested": seen.untested,
+            "variation": seen.variation,
+            "error": seen.error,
+        }
     if event.result is not None:
         found["result"] = facts_of(event.result, tokens=False)
     return found

@@ -22,13 +22,17 @@ then the counts say something of the processed distributions, or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2, sqrt
+from typing import Any
 
 from divtok.errors import DataError
 from divtok.evaluate.share_interval import wilson
 from divtok.records import Interval
+
+_FLAG = "--per-request-spec-decode-metrics detailed"
+_STEPS, _LIST = ("drafted", "accepted"), "per_step_accepted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,81 @@ def acceptance(
     mean = rejected / tested if tested else 0.0
     # The sum of v (1 - v) is at most what it is where all v are alike.
     return Acceptance(tested, written - tested, rejected, sqrt(tested * mean * (1 - mean)))
+
+
+def acceptance_of(response: Any) -> Acceptance:
+    """`acceptance` from a response of vLLM: an object of the `openai` package, or its JSON.
+
+    The server needs `--per-request-spec-decode-metrics detailed`, and says it of single answers
+    (n=1); a stream has it in its last chunk, beside the usage. For what is asked of the drafts, see
+    `acceptance`.
+
+    A step that is cut off by the end of the text is counted up to there alone: vLLM counts what it
+    accepted behind it, too. The first token comes before all steps, and tokens of steps without a
+    draft are in no count.
+
+    Example:
+        >>> import divtok
+        >>> steps = {"per_step_drafted": [4, 4, 4], "per_step_accepted": [4, 1, 3]}
+        >>> metrics = {"speculative_decoding": steps}
+        >>> response = {"usage": {"completion_tokens": 10}, "metrics": metrics}
+        >>> found = divtok.acceptance_of(response)  # ends with the second token of the last step
+        >>> found.tested, found.untested, found.variation
+        (8, 2, 1.0)
+    """
+    found = _part(_part(response, "metrics"), "speculative_decoding")
+    if found is None:
+        raise DataError(
+            "The response has no metrics.speculative_decoding.",
+            next_step=f"Start vLLM with a draft model and {_FLAG}, and ask for one answer (n=1); "
+            "in a stream, with stream_options.include_usage.",
+        )
+    drafted, accepted = (_counts(_part(found, f"per_step_{name}")) for name in _STEPS)
+    if drafted is None or accepted is None:
+        raise DataError(
+            "The response's metrics.speculative_decoding has no counts of its steps "
+            "(per_step_drafted, per_step_accepted).",
+            next_step=f"Start vLLM with {_FLAG}.",
+        )
+    tokens = _part(_part(response, "usage"), "completion_tokens")
+    if not _is_count(tokens):
+        raise DataError(
+            "The response has no usage.completion_tokens, so it is not known where its text ended.",
+            next_step="Ask for the usage; in a stream, with stream_options.include_usage.",
+        )
+    if len(drafted) != len(accepted):
+        return acceptance(drafted, accepted)  # which refuses them
+    steps = list(_within(drafted, accepted, tokens))
+    return acceptance([d for d, _ in steps], [a for _, a in steps], tokens=tokens)
+
+
+def has_steps(response: Any) -> bool:
+    """Whether a response says how many drafts each step accepted."""
+    return _part(_part(_part(response, "metrics"), "speculative_decoding"), _LIST) is not None
+
+
+def _within(
+    drafted: Sequence[int], accepted: Sequence[int], tokens: int
+) -> Iterator[tuple[int, int]]:
+    """The steps as far as they are in the text, behind its first token, which no step wrote."""
+    left = tokens - 1
+    for d, a in zip(drafted, accepted, strict=True):
+        if left <= 0:
+            return
+        yield (d, a) if a < left else (left, left)
+        left -= a + 1
+
+
+def _part(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def _counts(value: Any) -> Sequence[int] | None:
+    return value if isinstance(value, Sequence) and all(map(_is_count, value)) else None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def least_divergence(variation: float) -> float:

@@ -13,22 +13,23 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from divtok.endpoints.connection import http_client
-from divtok.endpoints.keys import key_from_environment, naming_step, variable_for
-from divtok.endpoints.settings import ServerSettings
-from divtok.endpoints.words import (
-    Refusal,
-    error_code,
-    general_step,
-    hide,
-    may_pass,
-    message_in,
-    retry_after,
-    tidy,
+from divtok.endpoints.keys import key_from_environment
+from divtok.endpoints.patience import (
+    MAX_ERROR_BYTES,
+    NextStep,
+    Setback,
+    failed_connection,
+    next_pause,
+    refuse,
+    refused,
+    unreachable,
 )
-from divtok.errors import ServerError, ServerUnreachableError
+from divtok.endpoints.settings import ServerSettings
+from divtok.endpoints.words import Refusal, hide, message_in, tidy
+from divtok.errors import ServerError
 from divtok.records import Reason
 
 if TYPE_CHECKING:
@@ -37,14 +38,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 256 * 2**20
-MAX_ERROR_BYTES = 64 * 2**10
 # Shorter values of the key's variable are placeholders such as "EMPTY", which are words too: they
 # are hidden in what a server says about itself, but not in what a model wrote.
 SHORTEST_SECRET = 12
-
-# A hint for a refusal's status and words, from whoever knows what was asked; None where a general
-# one will do.
-NextStep = Callable[[int, str], str | None]
 
 
 class Unusable(Exception):
@@ -119,14 +115,14 @@ class ServerClient:
             settled.set_result(None)
         self._proved |= posted.reason is None
         if refusal and not (refusal.may_be_about_one and await self._is_proved()):
-            raise self._error_of(refusal, path, next_step)
+            raise refused(self.settings, path, refusal, self._key, next_step)
         return posted
 
     async def get(self, path: str) -> Any:
         """The parsed answer at `path`; `ServerError` where there is none after all attempts."""
         posted, refusal = await self._ask("GET", path, None, lambda answer: (answer,))
         if refusal:
-            raise self._error_of(refusal, path, None)
+            raise refused(self.settings, path, refusal, self._key, None)
         if posted.value is None:
             raise ServerError(
                 f"{self.settings.url(path)} could not be read: {posted.reason}",
@@ -167,44 +163,40 @@ class ServerClient:
                 why = f"The server refused this request with {setbacks[-1]}"
                 return posted(None, Reason("refused", why)), refusal
             except (Unusable, RecursionError) as error:  # nested deeper than can be looked at
-                setback = _Setback(f"the answer cannot be used: {error}", kind="unusable")
-            except _Setback as error:
+                setback = Setback(f"the answer cannot be used: {error}", kind="unusable")
+            except Setback as error:
                 setback = error
             setbacks.append(tidy(setback.why, self._key))
-            pause, why = self._next_pause(setback.wait, setbacks, deadline)
+            pause, why = next_pause(self.settings, self._jitter, setback.wait, setbacks, deadline)
             if why is not None:
                 break
             await asyncio.sleep(pause)
         if not self._reached:
-            raise ServerUnreachableError(
-                f"{self.settings.base_url} cannot be reached: {setbacks[-1]}",
-                next_step="Start the server, or check the base URL.",
-            )
+            raise unreachable(self.settings, setbacks[-1])
         return posted(None, Reason(setback.kind, why)), None
 
     async def _attempt(self, method: str, path: str, content: bytes | None, deadline: float) -> Any:
-        """One answer as parsed JSON, or a `_Setback`, or a `Refusal`."""
+        """One answer as parsed JSON, or a `Setback`, or a `Refusal`."""
         import httpx2
 
         limit = min(self.settings.timeout_s, deadline - time.monotonic())
         if limit <= 0:
-            raise _Setback("the pause took all the time that was left")
+            raise Setback("the pause took all the time that was left")
         try:
             # One limit for all of it: a server that sends a byte now and then meets it too.
             async with asyncio.timeout(limit):
                 body = await self._exchange(method, path, content)
         except TimeoutError as error:
             self._reached = True  # connecting has a shorter limit of its own
-            raise _Setback(f"no answer within {limit:.3g} s") from error
+            raise Setback(f"no answer within {limit:.3g} s") from error
         except httpx2.HTTPError as error:
             self._reached |= not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            words = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise _Setback(f"the connection failed ({words})") from error
+            raise failed_connection(error) from error
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             start = message_in(body[:MAX_ERROR_BYTES]).strip() or "it is empty"
-            raise _Setback(f"the answer is not JSON: {start}") from error
+            raise Setback(f"the answer is not JSON: {start}") from error
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if content is not None else None
@@ -213,66 +205,11 @@ class ServerClient:
         ) as response:
             self._reached = True
             if response.status_code >= 300:
-                _refuse(response, (await _read(response, MAX_ERROR_BYTES))[:MAX_ERROR_BYTES])
+                refuse(response, (await _read(response, MAX_ERROR_BYTES))[:MAX_ERROR_BYTES])
             body = await _read(response, MAX_BODY_BYTES)
         if len(body) > MAX_BODY_BYTES:
-            raise _Setback(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB")
+            raise Setback(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB")
         return body
-
-    def _error_of(self, refusal: Refusal, path: str, next_step: NextStep | None) -> ServerError:
-        status, said = refusal.status, refusal.said
-        own = None if next_step is None else next_step(status, said)
-        return ServerError(
-            f"{self.settings.url(path)} refused with HTTP {status}: {tidy(said, self._key)}",
-            next_step=own
-            or general_step(
-                status,
-                said,
-                key_variable=variable_for(self.settings),
-                naming_step=naming_step(self.settings),
-            ),
-        )
-
-    def _next_pause(
-        self, asked: float | None, setbacks: list[str], deadline: float
-    ) -> tuple[float, str | None]:
-        """Seconds to wait before the next attempt, or the reason why there is none.
-
-        Where the server does not ask: between half of the doubled pause and all of it. Where it
-        does: as asked, and up to one first pause more, so that not everyone comes back at once.
-        """
-        left, first = deadline - time.monotonic(), self.settings.first_wait_s
-        tried = f"{len(setbacks)} attempt{'s' * (len(setbacks) > 1)}, the last: {setbacks[-1]}"
-        within = f"the deadline of {self.settings.deadline_s:g} s"
-        if len(setbacks) >= self.settings.max_attempts:
-            return 0.0, f"No answer in {tried}"
-        if asked is not None and asked >= left:
-            return 0.0, f"Asked to wait {asked:g} s, which is past {within}; {tried}"
-        if asked is not None:  # the jitter alone must not end it
-            return min(asked + first * self._jitter.random(), (asked + left) / 2), None
-        # Doubling stops where it can no longer matter; 2**2000 does not fit a float.
-        doubled = min(self.settings.max_wait_s, first * 2.0 ** min(len(setbacks) - 1, 64))
-        pause = doubled * (0.5 + 0.5 * self._jitter.random())
-        return (pause, None) if pause < left else (0.0, f"No answer within {within}; {tried}")
-
-
-@dataclass(eq=False)
-class _Setback(Exception):
-    """A failed attempt: why, and the seconds the server asks us to wait."""
-
-    why: str
-    wait: float | None = None
-    kind: str = "no_answer"
-
-
-def _refuse(response: httpx2.Response, body: bytes) -> NoReturn:
-    status = response.status_code
-    said, code = message_in(body) or response.reason_phrase, error_code(body)
-    if may_pass(status, code):
-        raise _Setback(f"HTTP {status}: {said}", retry_after(response.headers))
-    if status < 400:
-        said = f"it redirects to {response.headers.get('location', 'nowhere')}"
-    raise Refusal(status, said, code)
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes:

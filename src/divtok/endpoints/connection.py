@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divtok.endpoints.settings import ServerSettings
 from divtok.endpoints.words import tidy
@@ -21,31 +23,69 @@ KEEPALIVE_S = 2.0
 
 
 def http_client(settings: ServerSettings, key: str | None) -> httpx2.AsyncClient:
+    """For answers that come as a whole; the whole of an attempt is limited where it is made."""
+    httpx2 = _library()
+    with _set_up(settings, key):
+        return httpx2.AsyncClient(
+            # A transport of its own makes the client ignore the environment's proxies.
+            transport=httpx2.AsyncHTTPTransport(limits=_limits(settings), verify=_tls())
+            if settings.on_this_machine
+            else None,
+            **_options(settings, key, silence_s=None),
+        )
+
+
+def streaming_client(settings: ServerSettings, key: str | None) -> httpx2.Client:
+    """For one answer that comes bit by bit: no pause of it may be longer than one attempt may."""
+    httpx2 = _library()
+    with _set_up(settings, key):
+        return httpx2.Client(
+            transport=httpx2.HTTPTransport(limits=_limits(settings), verify=_tls())
+            if settings.on_this_machine
+            else None,
+            **_options(settings, key, silence_s=min(settings.timeout_s, settings.deadline_s)),
+        )
+
+
+def _library() -> Any:
     try:
         import httpx2
     except ModuleNotFoundError as error:
         raise MissingExtraError("httpx2", "api", purpose="Asking a server") from error
-    limits = httpx2.Limits(
+    return httpx2
+
+
+def _limits(settings: ServerSettings) -> httpx2.Limits:
+    return _library().Limits(
         max_connections=settings.concurrency,
         max_keepalive_connections=settings.concurrency,
         keepalive_expiry=KEEPALIVE_S,
     )
+
+
+def _options(
+    settings: ServerSettings, key: str | None, *, silence_s: float | None
+) -> dict[str, Any]:
     headers = {"User-Agent": "divtok", "Accept": "application/json"}
+    if silence_s is not None:
+        headers["Accept"] = "text/event-stream"
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
+    connect = min(CONNECT_S, settings.timeout_s / 2)
+    return {
+        "headers": headers,
+        "limits": _limits(settings),
+        "timeout": _library().Timeout(silence_s, connect=connect),
+        "verify": _tls(),
+    }
+
+
+@contextmanager
+def _set_up(settings: ServerSettings, key: str | None) -> Generator[None]:
+    httpx2 = _library()
     try:
         httpx2.URL(settings.base_url)
-        # A transport of its own makes the client ignore the environment's proxies.
-        return httpx2.AsyncClient(
-            headers=headers,
-            limits=limits,
-            # For connecting alone; the whole of an attempt is limited where it is made.
-            timeout=httpx2.Timeout(None, connect=min(CONNECT_S, settings.timeout_s / 2)),
-            verify=_tls(),
-            transport=httpx2.AsyncHTTPTransport(limits=limits, verify=_tls())
-            if settings.on_this_machine
-            else None,
-        )
+        yield
     except (httpx2.InvalidURL, ValueError, ImportError) as error:
         raise ServerError(
             f"No connection to {settings.base_url} can be set up: {tidy(str(error), key)}",
@@ -56,6 +96,4 @@ def http_client(settings: ServerSettings, key: str | None) -> httpx2.AsyncClient
 @cache
 def _tls() -> ssl.SSLContext:
     """One for all clients: reading the certificates takes longer than many an answer."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
+    return _library().create_ssl_context()

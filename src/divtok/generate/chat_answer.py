@@ -18,7 +18,7 @@ from divtok.endpoints.client import Unusable
 from divtok.records import FinishReason, FloatArray
 
 # The server broke off; what it has so far is not the model's whole answer.
-_BROKEN_OFF = ("abort", "error", "insufficient_system_resource")
+BROKEN_OFF = ("abort", "error", "insufficient_system_resource")
 _OTHER_ENDS = {
     "content_filter": "The server's content filter held the response back.",
     "tool_calls": "The model called a tool instead of answering.",
@@ -110,7 +110,7 @@ def _choice(parsed: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _finish_reason(choice: dict[str, Any]) -> FinishReason:
     ended = choice.get("finish_reason")
-    if not isinstance(ended, str) or ended in _BROKEN_OFF:
+    if not isinstance(ended, str) or ended in BROKEN_OFF:
         raise Unusable(f"it is unfinished (finish_reason {ended!r})")
     # A model that calls a tool has ended its turn, as with any other stop.
     return "stop" if ended in ("tool_calls", "function_call") else finish_reason_of(ended)

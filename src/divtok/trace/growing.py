@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from divtok.models.load import Tokenizer
+from divtok.packed.packs import Indices
 from divtok.protocols.boxed import find_boxed, open_box
 from divtok.records import PER_TOKEN_FIELDS, Trace
 from divtok.trace.batches import Row
@@ -36,7 +37,12 @@ class GrowingTrace:
     """A response that p writes and q reads, token by token; `others` are further divergences."""
 
     def __init__(
-        self, pair: Pair, prompt: Sequence[int], *, key: str = "", others: Sequence[str] = ()
+        self,
+        pair: Pair,
+        prompt: Sequence[int] | Indices,
+        *,
+        key: str = "",
+        others: Sequence[str] = (),
     ) -> None:
         self._pair, self._key, self._others = pair, key, tuple(others)
         self._prompt = np.array(prompt, dtype=np.int64)
@@ -85,17 +91,27 @@ class GrowingTrace:
         end = turn_end(self.token_ids[place : place + 1], self._end_ids)
         return self._slice(place, place + 1, None, None, end)
 
-    def whole(self) -> tuple[Row, Trace]:
-        """The response as tracing takes it, and its trace, as reading it again would give it."""
+    def kept(self, count: int) -> GrowingTrace:
+        """A trace of the first tokens alone, where those behind them turned out to be others."""
+        found = GrowingTrace(self._pair, self._prompt, key=self._key, others=self._others)
+        for place, token in enumerate(self.token_ids[:count]):
+            found.add(token, {name: column[place] for name, column in self._columns.items()})
+        return found
+
+    def row(self) -> Row:
+        """The response as tracing takes it."""
         ids = np.array(self.token_ids, dtype=np.int64)
         text: str = self._pair.p.tokenizer.decode(
             self.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        row = Row(self._key, self._prompt, ids, text)
+        return Row(self._key, self._prompt, ids, text)
+
+    def whole(self, row: Row) -> Trace:
+        """The trace of the response as reading it again would give it."""
         columns = {name: column[: len(self)] for name, column in self._columns.items()}
         for name in ("finite_p", "finite_q"):
             columns[name] = columns[name].astype(bool)
-        return row, trace_from(self._pair, row, columns, self._others)
+        return trace_from(self._pair, row, columns, self._others)
 
     def _beginning(self, found: _Begun) -> Trace | None:
         if not found.length:

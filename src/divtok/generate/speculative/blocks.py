@@ -133,7 +133,7 @@ class Blocks:
 
 def check_blocks(loaded: LoadedModel) -> None:
     """Refuse a model that does not give its own logits when it reads a few tokens at a time."""
-    reason = _why_not(loaded)
+    reason = why_no_blocks(loaded)
     if reason is not None:
         raise ModelError(
             f"The model '{loaded.name}' cannot take part in speculative sampling: {reason}.",
@@ -141,7 +141,8 @@ def check_blocks(loaded: LoadedModel) -> None:
         )
 
 
-def _why_not(loaded: LoadedModel) -> str | None:
+def why_no_blocks(loaded: LoadedModel) -> str | None:
+    """What keeps a model from being read a few tokens at a time; None where nothing does."""
     import torch
 
     settings = loaded.model.config.get_text_config()

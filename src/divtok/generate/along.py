@@ -1,0 +1,150 @@
+"""Two models that read a text along while something else writes it, a few tokens at a time.
+
+Each keeps what it has read, so that a token is read once. Knows nothing of where the text comes
+from, and of no confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakSet
+
+from divtok.divergences.divergence import Divergence
+from divtok.errors import ModelError, ResourceError
+from divtok.generate.speculative.blocks import Blocks, moves, why_no_blocks
+from divtok.generate.steps import small_steps
+from divtok.generate.threads import threads_for
+from divtok.memory import is_out_of_memory
+from divtok.models.load import LoadedModel
+from divtok.trace.head_stage import pair_metrics
+from divtok.trace.pair import Pair
+from divtok.trace.reader import Reader
+
+BLOCK = 8  # tokens of a pass
+
+# Models that were found to give their own logits a few tokens at a time.
+_checked: WeakSet[Any] = WeakSet()
+
+
+class ReadAlong:
+    """A response behind its prompt, as far as it is read. Made for a pair that `check_along` took.
+
+    Passes are all of `block` tokens, the last of them padded: a GPU records one shape.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        prompt: Sequence[int],
+        *,
+        others: Sequence[Divergence] = (),
+        block: int = BLOCK,
+    ) -> None:
+        self._pair, self._prompt, self._others = pair, tuple(prompt), others
+        self._loaded = [stepping(reader) for reader in (pair.p, pair.q)]
+        self._block = block
+        self._models: list[Blocks] = []  # there once the prompt is read
+        self._tokens = [self._prompt[-1]]  # the last one of the prompt, and what was read
+
+    def __len__(self) -> int:
+        """How many tokens of the response are read."""
+        return len(self._tokens) - 1
+
+    def read(self, tokens: Sequence[int]) -> list[Mapping[str, float]]:
+        """The next tokens -> the numbers of each, those of `HeadMetrics.columns()`."""
+        found: list[Mapping[str, float]] = []
+        for start in range(0, len(tokens), self._block):
+            found += self._pass(tokens[start : start + self._block])
+        return found
+
+    def take_back(self, count: int) -> None:
+        """The last so many tokens were others."""
+        if not count:
+            return
+        del self._tokens[len(self._tokens) - count :]
+        with self._working():
+            self._advance(-count)
+
+    def _pass(self, tokens: Sequence[int]) -> list[Mapping[str, float]]:
+        import torch
+
+        with self._working():
+            if not self._models:
+                models = [Blocks(loaded) for loaded in self._loaded]
+                for model in models:
+                    model.begin([self._prompt])
+                self._models = models
+            # A model gives what comes behind a token, so the one before them is read with them.
+            ids = [self._tokens[-1], *tokens[:-1]]
+            ids += [ids[-1]] * (self._block - len(ids))
+            states = [
+                model.read(torch.tensor([ids], device=model.device))[0, : len(tokens)]
+                for model in self._models
+            ]
+            metrics = pair_metrics(
+                states[0],
+                self._pair.p.head,
+                states[1],
+                self._pair.q.head,
+                tokens,
+                vocab_size=self._pair.vocab_size,
+                others=self._others,
+            )
+            columns = metrics.columns()
+            rows = torch.stack([column.float() for column in columns.values()]).T.tolist()
+            self._advance(len(tokens))
+        self._tokens += tokens
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def _advance(self, count: int) -> None:
+        for model in self._models:
+            model.advance(*moves(model.device, [count]))
+
+    @contextmanager
+    def _working(self) -> Generator[None]:
+        """For a pass alone: nothing of it is on while the caller looks at what came out."""
+        import torch
+
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode())
+            width: int | None = getattr(self._loaded[0].model.config, "hidden_size", None)
+            stack.enter_context(threads_for(self._loaded[0].device, width))
+            for loaded in self._loaded:
+                stack.enter_context(small_steps(loaded.model))
+            try:
+                yield
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                length = len(self._prompt) + len(self) + self._block
+                raise ResourceError(
+                    f"A text of {length:,} tokens, read as it comes in, does not fit into memory.",
+                    next_step="Use a smaller dtype, or score the whole text: divtok.confidence.",
+                ) from error
+
+
+def check_along(pair: Pair) -> None:
+    """ModelError where a model of the pair cannot read a text a few tokens at a time."""
+    for reader in (pair.p, pair.q):
+        loaded = stepping(reader)
+        if loaded.model in _checked:
+            continue
+        reason = why_no_blocks(loaded)
+        if reason is not None:
+            raise ModelError(
+                f"The model '{loaded.name}' cannot read a text as it comes in: {reason}.",
+                next_step="Score the whole text when it is there: divtok.confidence.",
+            )
+        _checked.add(loaded.model)
+
+
+def stepping(reader: Reader) -> LoadedModel:
+    """The model of a reader, whole."""
+    if reader.loaded is None:
+        raise ModelError(
+            f"'{reader.name}' was not loaded as a whole, so it cannot read a text as it comes in.",
+            next_step="Load the pair with load_pair.",
+        )
+    return reader.loaded

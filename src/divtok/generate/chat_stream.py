@@ -1,0 +1,129 @@
+"""A chat completion that a server sends while its model writes it: its text, piece by piece.
+
+Reasoning that comes apart is put in front of the text as for a whole answer. Knows nothing of what
+becomes of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts
+from divtok.endpoints.settings import ServerSettings
+from divtok.endpoints.streamed import TRY_AGAIN, streamed
+from divtok.endpoints.words import seems_about_length
+from divtok.errors import ServerError, UsageError
+from divtok.generate.chat_answer import BROKEN_OFF, storable
+from divtok.generate.chat_calls import PATH
+from divtok.protocols.prompts import messages_for
+from divtok.records import FinishReason
+
+_OURS = ("messages", "model", "stream", "n")
+_BETWEEN = "\n\n"  # reasoning and text, see `with_reasoning`
+
+
+class ChatStream:
+    """One question to a server. Nothing is sent before its pieces are asked for.
+
+    `ending` and `measured` are there at the end: why the model stopped, and the server's numbers
+    about the request, `usage` and `metrics`, as far as it sends them.
+    """
+
+    def __init__(self, settings: ServerSettings, body: Mapping[str, Any]) -> None:
+        self._settings, self._body = settings, body
+        self._parts = ""  # of the kind that came last: "reasoning" or "text"
+        self._ended: str | None = None
+        self.measured: dict[str, Any] = {}
+
+    @property
+    def ending(self) -> FinishReason:
+        return finish_reason_of(self._ended)
+
+    def pieces(self) -> Generator[str]:
+        """The text as it comes; `ServerError` where the server does not send all of it."""
+        for event in streamed(self._settings, PATH, self._body, next_step=_next_step):
+            if not isinstance(event, dict):
+                raise self._broken(f"it sent {type(event).__name__} for an event")
+            for name in ("usage", "metrics"):
+                if event.get(name) is not None:
+                    self.measured[name] = event[name]
+            piece = self._piece(event)
+            if piece:
+                yield piece
+        if self._ended is None or self._ended in BROKEN_OFF:
+            how = "it ended" if self._ended is None else f"finish_reason '{self._ended}'"
+            raise self._broken(how)
+
+    def _piece(self, event: Mapping[str, Any]) -> str:
+        """The text of one event, of the first choice alone."""
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict) or choice.get("index", 0) != 0:
+            return ""
+        ended = choice.get("finish_reason")
+        if ended is not None:
+            self._ended = str(ended)
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            return ""
+        try:
+            reasoning, text = message_parts(delta)
+        except NotText as error:
+            raise self._broken(str(error)) from error
+        refusal = delta.get("refusal")
+        text = text or (refusal if isinstance(refusal, str) else None)
+        return storable(self._joined("reasoning", reasoning) + self._joined("text", text))
+
+    def _joined(self, kind: str, piece: str | None) -> str:
+        if not piece:
+            return ""
+        before, self._parts = self._parts, kind
+        return _BETWEEN + piece if before not in ("", kind) else piece
+
+    def _broken(self, why: str) -> ServerError:
+        return ServerError(
+            f"{self._settings.url(PATH)} did not send its answer to the end: {why}.",
+            next_step=TRY_AGAIN,
+        )
+
+
+def chat_body(
+    question: str,
+    model: str,
+    *,
+    temperature: float | None,
+    top_p: float | None,
+    seed: int | None,
+    max_tokens: int | None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What is sent for a question. What is None is left out, so that the server's own holds."""
+    extra = dict(extra_body or {})
+    ours = [name for name in _OURS if name in extra]
+    if ours:
+        raise UsageError(
+            f"extra_body may not set '{ours[0]}'.", next_step="Leave it out: the request says it."
+        )
+    body = {
+        "model": model,
+        "messages": messages_for(question, protocol="cot"),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "max_tokens": max_tokens,
+    }
+    return {name: value for name, value in (body | extra).items() if value is not None}
+
+
+def _next_step(status: int, said: str) -> str | None:
+    """What to ask for instead after some refusals: a hint, which decides nothing."""
+    if "max_completion_tokens" in said:
+        return "Leave out max_tokens, and give extra_body={'max_completion_tokens': NUMBER}."
+    if "stream_options" in said:
+        return "Give extra_body={'stream_options': None}."
+    if seems_about_length(status, said):
+        return "Lower max_tokens, or use a server with a longer context."
+    return None
