@@ -18,6 +18,7 @@ ORDER = """
     __main__
     cli
     __init__
+    serve
     api
     paper
     planning

@@ -292,7 +292,7 @@ def _confidences(
         for start in range(0, len(given), batch):
             if stop is not None and stop.is_set():
                 break
-            scored = _batch(asked, start, given[start : start + batch])
+            scored = scored_rows(asked, start, given[start : start + batch])
             found += scored if keep_traces else [replace(row, trace=None) for row in scored]
             if advance is not None:
                 advance(len(scored))
@@ -306,8 +306,13 @@ def _confidences(
     return made
 
 
-def _batch(asked: Scoring, start: int, given: Sequence[tuple[Any, ...] | Reason]) -> list[Scored]:
-    """One for each question and response, whatever they are."""
+def scored_rows(
+    asked: Scoring, start: int, given: Sequence[tuple[Any, ...] | Reason]
+) -> list[Scored]:
+    """One for each question and response, whatever they are; `start` numbers the first.
+
+    Read together where the pair is one of models, while nobody else reads.
+    """
     found: dict[int, Scored] = {}
     rows: list[tuple[int, Row]] = []
     for place, values in enumerate(given):

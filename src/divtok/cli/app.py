@@ -26,6 +26,7 @@ from divtok.cli.paper import paper
 from divtok.cli.report import report
 from divtok.cli.run import run
 from divtok.cli.score import score
+from divtok.cli.serve import serve
 from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
@@ -63,6 +64,7 @@ app.command("distil")(distil)
 app.command("import", cls=ImportCommand)(import_)
 app.command("confidence")(confidence)
 app.command("ask")(ask)
+app.command("serve")(serve)
 app.command("paper")(paper)
 app.command("ls")(ls)
 app.command("pair")(pair)

@@ -23,6 +23,26 @@ _OURS = ("messages", "model", "stream", "n")
 _BETWEEN = "\n\n"  # reasoning and text, see `with_reasoning`
 
 
+class DeltaText:
+    """The text of one choice from the deltas of its chunks, reasoning in front."""
+
+    def __init__(self) -> None:
+        self._parts = ""  # of the kind that came last: "reasoning" or "text"
+
+    def piece(self, delta: Mapping[str, Any]) -> str:
+        """What this delta adds; `NotText` where it holds something else."""
+        reasoning, text = message_parts(delta)
+        refusal = delta.get("refusal")
+        text = text or (refusal if isinstance(refusal, str) else None)
+        return storable(self._joined("reasoning", reasoning) + self._joined("text", text))
+
+    def _joined(self, kind: str, piece: str | None) -> str:
+        if not piece:
+            return ""
+        before, self._parts = self._parts, kind
+        return _BETWEEN + piece if before not in ("", kind) else piece
+
+
 class ChatStream:
     """One question to a server. Nothing is sent before its pieces are asked for.
 
@@ -32,7 +52,7 @@ class ChatStream:
 
     def __init__(self, settings: ServerSettings, body: Mapping[str, Any]) -> None:
         self._settings, self._body = settings, body
-        self._parts = ""  # of the kind that came last: "reasoning" or "text"
+        self._deltas = DeltaText()
         self._ended: str | None = None
         self.measured: dict[str, Any] = {}
 
@@ -68,18 +88,9 @@ class ChatStream:
         if not isinstance(delta, dict):
             return ""
         try:
-            reasoning, text = message_parts(delta)
+            return self._deltas.piece(delta)
         except NotText as error:
             raise self._broken(str(error)) from error
-        refusal = delta.get("refusal")
-        text = text or (refusal if isinstance(refusal, str) else None)
-        return storable(self._joined("reasoning", reasoning) + self._joined("text", text))
-
-    def _joined(self, kind: str, piece: str | None) -> str:
-        if not piece:
-            return ""
-        before, self._parts = self._parts, kind
-        return _BETWEEN + piece if before not in ("", kind) else piece
 
     def _broken(self, why: str) -> ServerError:
         return ServerError(
