@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 from divtok.endpoints.connection import http_client
@@ -45,6 +46,8 @@ class Upstream:
         self._settings, self._limits = settings, limits
         self._key = key_from_environment(settings)
         self._http = http_client(settings, self._key)
+        # A cookie that one client's answer sets is not to go with the next one's request.
+        self._http.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
     async def close(self) -> None:
         await self._http.aclose()
