@@ -1,7 +1,7 @@
 """The service on a free port of this machine, in a thread of its own, for tests.
 
-    with Running(pair) as service:
-        service.post("/v1/confidence", {"question": "...", "response": "..."})
+with Running(pair) as service:
+    service.post("/v1/confidence", {"question": "...", "response": "..."})
 """
 
 from __future__ import annotations
@@ -83,6 +83,10 @@ class Running:
         with self.connect() as connection:
             connection.sendall(sent)
             return received(connection)
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
 
 
 def received(connection: socket.socket) -> bytes:

@@ -26,7 +26,7 @@ from divtok.serve.limits import Limits
 from divtok.serve.metrics import CONTENT_TYPE, Metrics
 from divtok.serve.outcome import shown_model
 from divtok.serve.proxy import Proxy, options_of
-from divtok.serve.refusals import Refused, fault_body
+from divtok.serve.refusals import Refused, fault_body, too_busy
 from divtok.serve.scorer import Scorer, Wanted, WrongOption
 from divtok.serve.telemetry import emitter
 from divtok.serve.upstream import Upstream
@@ -66,9 +66,12 @@ def make_app(pair: Pair, service: Service | None = None, **options: Any) -> Fast
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
     )
+    app.state.batcher = batcher
     _add_routes(app, routes, proxy=service.upstream is not None)
     _add_handlers(app)
-    app.add_middleware(cast(Any, Guard), limits=limits, token=service.token)
+    app.add_middleware(
+        cast(Any, Guard), limits=limits, token=service.token, full=lambda: batcher.is_full
+    )
     app.add_middleware(cast(Any, _Measured), metrics=metrics)
     return app
 
@@ -164,9 +167,7 @@ class _Routes:
         try:
             found = await self._scorer.score(scoring, rows, tokens=tokens)
         except Full as full:
-            raise Refused(
-                429, "Too many responses wait; try again.", headers={"Retry-After": "1"}
-            ) from full
+            raise too_busy() from full
         except TimeoutError as late:
             raise Refused(504, f"It was not scored within {limits.deadline_s:g} s.") from late
         except Closing as closing:
@@ -272,6 +273,11 @@ class _Measured:
         try:
             await self._app(scope, receive, sending)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = _route_of(scope)
             self._metrics.requests.labels(route, status).inc()
             self._metrics.seconds.labels(route).observe(time.monotonic() - begin)
+
+
+def _route_of(scope: Any) -> str:
+    """The path of the route that answers; one word for all paths that lead nowhere."""
+    return getattr(scope.get("route"), "path", "other")

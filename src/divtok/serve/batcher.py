@@ -74,6 +74,10 @@ class Batcher:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= self._limits.waiting_rows
+
     def submit(self, jobs: Sequence[Job[Any] | Call[Any]]) -> None:
         """All of them, or none: `Full` where they do not all fit, `Closing` at the end."""
         now = time.monotonic()

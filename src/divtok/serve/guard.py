@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from divtok.serve.limits import DEEPEST_JSON, Limits
-from divtok.serve.refusals import Refused, fault_body
+from divtok.serve.refusals import Refused, fault_body, too_busy
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -22,6 +22,7 @@ App: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[N
 
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 _OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_SCORED = ("/v1/confidence", "/verify")  # chat completions are answered even unscored
 _SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -29,10 +30,15 @@ _SAFE_HEADERS = (
 
 
 class Guard:
-    """`token` None: whoever reaches this machine's own address may ask, by that name alone."""
+    """`token` None: whoever reaches this machine's own address may ask, by that name alone.
 
-    def __init__(self, app: App, *, limits: Limits, token: str | None) -> None:
-        self._app, self._limits = app, limits
+    While there is `full`, what would have to wait is refused before it is read.
+    """
+
+    def __init__(
+        self, app: App, *, limits: Limits, token: str | None, full: Callable[[], bool]
+    ) -> None:
+        self._app, self._limits, self._full = app, limits, full
         self._token = None if token is None else token.encode("utf-8")
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -69,6 +75,8 @@ class Guard:
             kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
             if kind != b"application/json":  # other types may come from any page in a browser
                 raise Refused(415, "The body must be of the type application/json.")
+        if scope["path"] in _SCORED and self._full():
+            raise too_busy()
 
     async def _body(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
         most = self._limits.body_bytes

@@ -47,3 +47,7 @@ class Refused(Exception):
 def fault_body(status: int, message: str, param: str | None = None) -> bytes:
     error = {"message": message, "type": _TYPES.get(status, "error"), "param": param}
     return json_text({"error": error | {"code": status}}).encode("ascii")
+
+
+def too_busy() -> Refused:
+    return Refused(429, "Too many responses wait; try again.", headers={"Retry-After": "1"})
