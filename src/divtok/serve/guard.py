@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from divtok.progress import say
 from divtok.serve.limits import DEEPEST_JSON, Limits
 from divtok.serve.refusals import Refused, fault_body, too_busy
 
@@ -53,8 +55,10 @@ class Guard:
             self._check(scope)
             body = await self._body(scope, receive)
             await self._app(scope, _replayed(body, receive), sending)
-        except Refused as refused:
-            await _refuse(sending, refused)
+        except Exception as error:  # noqa: BLE001 (it is told here, and a client gets no word of it)
+            refused = error if isinstance(error, Refused) else _defect()
+            if not sending.begun:  # else the connection is closed in the middle
+                await _refuse(sending, refused)
 
     def _check(self, scope: MutableMapping[str, Any]) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
@@ -154,9 +158,13 @@ class _Sending:
             await self._send(message)
 
 
+def _defect() -> Refused:
+    """What nobody expected: for the log, not for the client."""
+    say(traceback.format_exc().rstrip())
+    return Refused(500, "A defect of divtok; its log says more.")
+
+
 async def _refuse(sending: _Sending, refused: Refused) -> None:
-    if sending.begun:  # nothing can be said any more
-        raise refused
     body = fault_body(refused.status, refused.message, refused.param)
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     headers |= refused.headers

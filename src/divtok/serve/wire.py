@@ -26,6 +26,11 @@ Level = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 OnLow = Annotated[str, Field(pattern=r"^(flag|abstain|escalate:.+)$", max_length=LONGEST_NAME)]
 
 
+def _one_of(**types: str) -> dict[str, Any]:
+    """What a schema says where exactly one of these fields is given."""
+    return {"oneOf": [{"properties": {n: {"type": t}}, "required": [n]} for n, t in types.items()]}
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -49,6 +54,15 @@ class Options(Strict):
 
 class ConfidenceRequest(Options):
     """A question, or the messages up to the response; and one response or several."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                _one_of(question="string", messages="array"),
+                _one_of(response="string", responses="array"),
+            ]
+        }
+    )
 
     question: Text | None = None
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES)] | None = None
