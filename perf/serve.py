@@ -112,15 +112,29 @@ def server(*arguments: str) -> Generator[tuple[int, psutil.Process]]:
             process.terminate()
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    """Of the server and of the processes it has started."""
+    all_of_it = [process, *process.children(recursive=True)]
+    return sum(sum(one.cpu_times()[:2]) for one in all_of_it)
+
+
+def cost(load: Load, seconds: float) -> dict[str, float]:
+    """What a machine that others use, too, does not change much."""
+    return {"cpu_ms_each": round(1000 * seconds / len(load.waits), 2)}
+
+
 async def measured(options: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
     models = ["--pair", *options.pair] if options.pair else ["--family", options.family]
     with server(*models, "--threads", str(options.threads)) as (port, process):
         await load_for(port, 3, options.clients)  # warm
+        used = cpu_seconds(process)
         together = await load_for(port, options.seconds, options.clients)
-        found[f"{options.clients} clients"] = together.figures()
+        between = cpu_seconds(process)
+        found[f"{options.clients} clients"] = together.figures() | cost(together, between - used)
+        used = cpu_seconds(process)
         alone = await load_for(port, options.seconds, 1)
-        found["one by one"] = alone.figures()
+        found["one by one"] = alone.figures() | cost(alone, cpu_seconds(process) - used)
         gain = (len(together.waits) / together.seconds) / (len(alone.waits) / alone.seconds)
         found["gain"] = round(gain, 2)
         begin, memory = time.monotonic(), [process.memory_info().rss]

@@ -9,6 +9,7 @@ import pytest
 from service import QUESTION, RIGHT, WRONG, Running
 
 import divtok
+from divtok.decide.policy import QUANTILES, HowScored, Policy
 from divtok.serve.page import add_page
 from divtok.trace.pair import Pair
 
@@ -131,7 +132,7 @@ def test_a_lone_surrogate_is_refused(service: Running):
     assert service.post("/v1/confidence", body).status_code == 422
 
 
-# As its router sends it (pkg/selection/router_r1_client.go), and reads it.
+# In the form that its client has (pkg/selection/router_r1_client.go).
 ROUTER = b'{"question":"What is 1 + 1?","answer":"1 + 1 = 2.","threshold":0.7,"context":""}'
 
 
@@ -187,3 +188,30 @@ def test_without_a_server_behind_there_are_no_chat_completions(service: Running)
     answer = service.post("/v1/chat/completions", {})
     assert answer.status_code == 404
     assert "--upstream" in answer.json()["error"]["message"]
+
+
+def test_a_policy_decides_with_what_it_was_made_with(pair: Pair):
+    low = "Hm. It may be some 541 or so, I guess."
+    values = [
+        divtok.confidence(QUESTION, text, pair=pair, theta=0.3).value for text in (RIGHT, low)
+    ]
+    assert values[1] < 0.9 <= values[0]
+    scored = HowScored(
+        "dtc_lin", {"theta": 0.3, "n": 10, "a": 0.95, "b": 0.05}, "reasoning", (PAIR[0], PAIR[1])
+    )
+    policy = Policy(
+        0.9, 0.1, 0.1, scored, "g", 100, 100, 0.3, 0.5, 0.05, (0.5,) * QUANTILES, "escalate", "big"
+    )
+    with Running(pair, policy=policy) as service:
+        asked = {"question": QUESTION, "responses": [RIGHT, low, ""]}
+        found = service.post("/v1/confidence", asked).json()["results"]
+        other = service.post("/v1/confidence", {**asked, "estimator": "nsl"})
+    assert [one["confidence"] for one in found] == [*values, None]
+    assert [one["theta"] for one in found] == [0.3] * 3
+    decisions = [one["decision"] for one in found]
+    assert [(d["action"], d["to"]) for d in decisions] == [
+        ("accept", None),
+        ("escalate", "big"),
+        ("escalate", "big"),
+    ]
+    assert (other.status_code, other.json()["error"]["param"]) == (422, "estimator")

@@ -43,11 +43,11 @@ class Wanted:
     generator: str | None = None
 
 
-class WrongOption(Exception):
+class WrongOption(UsageError):
     """An option that cannot be had: its name, and why."""
 
     def __init__(self, name: str, error: UsageError) -> None:
-        super().__init__(str(error))
+        super().__init__(error.what, next_step=error.next_step)
         self.name = name
 
 

@@ -25,7 +25,8 @@ _ENDING_S = 30  # that accepted requests have when the server is to end
 def token_of(file: Path | None) -> str | None:
     """The token that clients must show: of the file, or of the environment; None without any."""
     if file is not None:
-        token, where = file.read_text(encoding="utf-8").strip(), f"the file {file}"
+        text = file.read_text(encoding="utf-8", errors="replace")
+        token, where = text.strip(), f"the file {file}"
     elif TOKEN in os.environ:
         token, where = os.environ[TOKEN].strip(), TOKEN
     else:
