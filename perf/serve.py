@@ -81,7 +81,7 @@ async def client(port: int, until: float, load: Load) -> None:
             assert json.loads(body)["status"] == "ok"
             load.waits.append(time.perf_counter() - begin)
         else:
-            await asyncio.sleep(0.05)  # as a client that is told to try again does, or sooner
+            await asyncio.sleep(0.05)  # far sooner than it is told to try again
     writer.close()
 
 

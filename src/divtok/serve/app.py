@@ -90,6 +90,7 @@ class _Routes:
             upstream = Upstream(self._service.upstream, self._service.limits)
             self._proxy = Proxy(upstream)
         try:
+            await self._scorer.is_well()  # a first pass takes some seconds, which no client waits
             yield
         finally:
             if upstream is not None:

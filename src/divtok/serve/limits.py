@@ -27,6 +27,7 @@ class Limits:
     waiting_rows: int = 512  # responses that wait for the models
     batch_rows: int = 64  # that are read together
     batch_characters: int = 32_768  # likewise, so that nobody waits for a batch of novels
+    refusal_s: float = 0.25  # until a client is told that there is no room
     gather_s: float = 0.003  # how long the first of a batch waits for others
     health_s: float = 5.0  # how long a forward pass tells that the models are well
     upstream_bytes: int = 64 * 2**20  # of one answer of the server behind the proxy
