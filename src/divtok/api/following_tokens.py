@@ -10,8 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from divtok.api import NO_TEXT, nothing_scored
 from divtok.api.asking import Watch
 from divtok.api.followed import Followed, acceptance_told, ending_of
@@ -21,7 +19,6 @@ from divtok.endpoints.client import Unusable
 from divtok.errors import ServerError, UsageError
 from divtok.generate.along import BLOCK, AuxiliaryAlong, check_along
 from divtok.generate.chat_stream import ChatStream, Part
-from divtok.trace.batches import Row, check_ids
 from divtok.trace.growing import GrowingTrace
 from divtok.trace.reader import Reader, load_reader
 from divtok.trace.topk.answers import Place
@@ -150,9 +147,12 @@ class FollowingTokens(Followed):
             self._reading = AuxiliaryAlong(self._pair, self._asked.prompt, block=self._block)
         reading, places = self._reading, self._waiting[:count]
         del self._waiting[:count]
-        ids = _ids(places)
-        prompt = np.array(self._asked.prompt, dtype=np.int64)
-        check_ids(Row("", prompt, np.array(ids, dtype=np.int64)), self._pair.vocab_size)
+        ids, width = _ids(places), self._pair.vocab_size
+        unread = next((i for i in (*self._asked.prompt, *ids) if i >= width), None)
+        if unread is not None:
+            raise Unusable(
+                f"there are some of token {unread}, and {self._pair.q.name} reads {width}"
+            )
         return self._tell(ids, lambda: reading.read(places), ending)
 
 
