@@ -70,7 +70,7 @@ def last_line() -> str:
 def test_in_a_pipe_tokens_are_marked_by_signs(divtok: Command) -> None:
     said = divtok("ask", *USUAL)
     tokens = [
-        marked(with_newlines_seen(e.text), divergent=e.divergent, unexpected=e.unexpected)
+        marked(with_newlines_seen(e.text), divergent=e.divergent, unexpected=bool(e.unexpected))
         if e.divergent or e.unexpected
         else e.text
         for e in known()
