@@ -14,6 +14,7 @@ P, Q = "divtok/tiny-1.6m", "divtok/tiny-0.3m"
 EASY = "Tom has 421 nuts. Tom finds 130 nuts. How many nuts are left?"
 HARD = "Ada has 7365 eggs. Ada buys 3078 eggs and gives 3 times 77 away. How many are left?"
 LONGEST = 60
+SAMPLES = 4
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def whole(pair: Pair) -> dict[tuple[str, int], Any]:
             divtok.stream(question, sample=sample, temperature=1.0, **options)
         )[-1]
         for question in (EASY, HARD)
-        for sample in range(8)
+        for sample in range(SAMPLES)
     }
 
 
@@ -45,12 +46,14 @@ def draw(pair: Pair, question: str, **options: Any) -> divtok.Drawn:
 def test_nothing_is_stopped_that_would_be_accepted(
     pair: Pair, whole: dict[tuple[str, int], Any], question: str, name: str
 ) -> None:
-    ends = [whole[question, sample] for sample in range(8)]
+    ends = [whole[question, sample] for sample in range(SAMPLES)]
     values = sorted(end.confidence[name] for end in ends)
     # At a value itself, and between two; rows that are written together differ by rounding.
-    for above, batch in ((values[4], 1), ((values[3] + values[4]) / 2, 4)):
-        found = draw(pair, question, estimator=name, above=above, k=9, max_draws=8, batch=batch)
-        assert [d.sample for d in found.draws] == list(range(8))
+    for above, batch in ((values[2], 1), ((values[1] + values[2]) / 2, 3)):
+        found = draw(
+            pair, question, estimator=name, above=above, k=9, max_draws=SAMPLES, batch=batch
+        )
+        assert [d.sample for d in found.draws] == list(range(SAMPLES))
         for end, drawn in zip(ends, found.draws, strict=True):
             accepted = end.confidence[name] >= above and end.ending == "stop"
             assert (drawn.outcome == "accepted") == accepted

@@ -20,7 +20,7 @@ from divtok.generate.steps import Row
 from divtok.models.load import load_model
 from divtok.records import Sampling
 
-DRAWS = 20_000
+DRAWS = 8_000  # 100,000 in the slow tests
 END, WIDTH, LIMIT = 0, 5, 4
 PROMPT = (3, 1)
 SAMPLINGS = {

@@ -49,7 +49,7 @@ def same(one: Trace, other: Trace, *, within: float) -> None:
 def whole(tmp_path_factory: Any) -> Run:
     """A whole run, which reads nothing a second time."""
     with pytest.MonkeyPatch.context() as patch:
-        no_models(patch)  # neither the other engine's nor those of tracing
+        patch.setattr(tracing, "load_pair", None)
         run = Run.create_or_open(tmp_path_factory.mktemp("run") / "run")
         run_stages(run, speculative())
     return run
