@@ -24,7 +24,7 @@ ORDER = """
     stages
     evidence
     config
-    report
+    report page
     decide
     evaluate
     score
