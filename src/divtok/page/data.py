@@ -138,7 +138,7 @@ def packed_tokens(
 ) -> PageTokens:
     """The tokens of a trace that was read, for a page of a run with this theta."""
     bounds = None if trace.exact else bounds_of(trace)
-    high, low = (None, None) if bounds is None else (_divergences(b, theta) for b in bounds)
+    low, high = (None, None) if bounds is None else (_divergences(b, theta) for b in bounds)
     unexpected = unexpected_tokens(trace, guard=guard)
     answer = None
     if trace.answer_start is not None and trace.answer_stop is not None:

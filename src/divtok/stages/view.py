@@ -37,6 +37,7 @@ from divtok.store.run import Run
 # A page of this many responses of 1,000 tokens is about 30 MB.
 AT_MOST = 1000
 LINEAR = "dtc_lin"
+_SAME = 1e-9  # as near as one value comes to itself, computed twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,11 @@ def view(
 ) -> Viewed:
     """Write the page, by default view.html in the run's report folder, and say where it is.
 
-    It has the first `limit` responses, 1,000 unless that is given; with `against` also what another run says of them.
+    It has the first `limit` responses, 1,000 unless that is given; with `against` also what another
+    run says of them.
     """
-    if limit is not None and limit < 1:
-        raise UsageError(
-            f"A page of {limit} responses shows nothing.", next_step="Give a limit of 1 or more."
-        )
     path = run.report / "view.html" if out is None else out
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder.", next_step="Give --out a file.")
+    _check(path, limit)
     own = _Readings(run, config, tell)
     if not len(own.facts):
         raise DataError(
@@ -88,6 +85,15 @@ def view(
     make_folder(path.parent)
     write_text_atomically(path, html)
     return Viewed(path, len(rows), len(own.facts))
+
+
+def _check(path: Path, limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise UsageError(
+            f"A page of {limit} responses shows nothing.", next_step="Give a limit of 1 or more."
+        )
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder.", next_step="Give --out a file.")
 
 
 class _Readings:
@@ -165,7 +171,9 @@ class _Readings:
     def _follows(self, cells: Cells, count: int | None) -> bool:
         """Whether the stored confidence is the line in the count: no map and no prior over it."""
         value = cells.get(column_of(LINEAR))
-        return count is not None and value == float(linear_confidence(count, **self._line))
+        if value is None or count is None:
+            return False
+        return abs(value - float(linear_confidence(count, **self._line))) < _SAME
 
 
 def _with_other(rows: list[PageRow], other: _Readings, wanted: Collection[str]) -> list[PageRow]:
