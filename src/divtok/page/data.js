@@ -4,11 +4,10 @@ const NOT_KNOWN = 65535; // as divtok.page.data
 
 function unpacked(packed) {
   if (!packed) return null;
-  const bytes = Uint8Array.from(atob(packed.codes), (sign) => sign.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
+  const bytes = atob(packed.codes);
   const numbers = new Float64Array(bytes.length / 2);
   for (let i = 0; i < numbers.length; i++) {
-    const code = view.getUint16(2 * i, true);
+    const code = bytes.charCodeAt(2 * i) + 256 * bytes.charCodeAt(2 * i + 1);
     numbers[i] = code === NOT_KNOWN ? NaN : packed.low + code * packed.step;
   }
   return numbers;
@@ -44,6 +43,13 @@ class Tokens {
 
   #rising(bits) {
     return bits.filter((value, i) => this.counts(i) && !Number.isNaN(value)).sort();
+  }
+
+  // A column of the trace, unpacked when a token is first looked at; null where there is none.
+  column(name) {
+    const given = this.columns[name];
+    if (given && given.codes !== undefined) this.columns[name] = unpacked(given);
+    return this.columns[name] ?? null;
   }
 
   counts(i) {
@@ -85,7 +91,7 @@ function packedTokens(given, own, step) {
       jsd: unpacked(given.jsd),
       low: unpacked(given.low),
       high: unpacked(given.high),
-      columns: Object.fromEntries(Object.entries(given.columns).map(([name, packed]) => [name, unpacked(packed)])),
+      columns: { ...given.columns },
       unexpected: given.unexpected && new Set(given.unexpected),
       counted: given.counted,
       answer: given.answer,

@@ -1,8 +1,8 @@
 // One token, with all that its trace holds of it.
 
 function detailOf(tokens, i, theta) {
-  const number = (name, digits) => (tokens.columns[name] ? fixed(tokens.columns[name][i], digits) : null);
-  const chance = (name) => (tokens.columns[name] ? fixed(Math.exp(tokens.columns[name][i]), 4) : null);
+  const number = (name, digits) => (tokens.column(name) ? fixed(tokens.column(name)[i], digits) : null);
+  const chance = (name) => (tokens.column(name) ? fixed(Math.exp(tokens.column(name)[i]), 4) : null);
   const said = wordsOf(tokens, i, theta).join(", ");
   const bounds = tokens.low ? ` (${fixed(tokens.low[i], 4)} to ${fixed(tokens.high[i], 4)})` : "";
   const token = tokens.text ? `\u201c${tokens.text[i].replaceAll("\n", "\u21b5")}\u201d` : "token";

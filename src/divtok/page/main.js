@@ -87,7 +87,7 @@ function open(key) {
   if (row.other) readings.push({ reading: row.other, estimator: otherEstimator(), title: page.against.title });
   showRow(row, readings, row.given);
   refresh();
-  table.mark(state.key, shown);
+  table.mark(state.key, true);
   writeLink();
 }
 

@@ -54,38 +54,59 @@ class Table {
     });
   }
 
+  // Lines are made once and kept: theta changes a few cells of many.
   draw(rows, now, { sort, key }) {
-    const head = this.columns.map((column) => {
-      const way = sort.name === column.name ? (sort.way > 0 ? "ascending" : "descending") : "none";
-      const arrow = { ascending: " \u2191", descending: " \u2193", none: "" }[way];
-      return el("th", { scope: "col", "aria-sort": way, class: column.kind }, el("button", { type: "button", "data-column": column.name, click: () => this.sort(column.name) }, `${column.name}${arrow}`));
-    });
-    const body = rows.map((row) => this.#line(row, now, row.key === key));
-    this.place.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+    if (!this.body) this.#begin();
+    for (const { name, head, button } of this.columns) {
+      const way = sort.name !== name ? "none" : sort.way > 0 ? "ascending" : "descending";
+      head.setAttribute("aria-sort", way);
+      button.textContent = name + { ascending: " \u2191", descending: " \u2193", none: "" }[way];
+    }
+    const lines = rows.map((row) => this.#line(row, now));
+    const same = lines.length === this.body.children.length && lines.every((line, i) => line === this.body.children[i]);
+    if (!same) this.body.replaceChildren(...lines);
+    this.mark(key, false);
   }
 
-  #line(row, now, here) {
-    const link = el("a", { href: `#${new URLSearchParams({ key: row.key })}`, "aria-current": here ? "true" : null });
-    const cells = this.columns.map((column, i) => {
-      const text = column.text(row, now);
-      if (i > 0) return el("td", { class: column.kind }, text);
-      link.append(visible(text));
-      return el("th", { scope: "row", class: "text" }, link);
+  #begin() {
+    for (const column of this.columns) {
+      column.button = el("button", { type: "button", "data-column": column.name, click: () => this.sort(column.name) });
+      column.head = el("th", { scope: "col", class: column.kind }, column.button);
+    }
+    this.lines = new Map();
+    this.body = el("tbody");
+    this.place.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, this.columns.map(({ head }) => head))), this.body));
+  }
+
+  #line(row, now) {
+    const line = this.lines.get(row) ?? this.#newLine(row);
+    this.columns.forEach((column, i) => {
+      const text = visible(column.text(row, now));
+      if (line.texts[i] !== text) line.cells[i].textContent = line.texts[i] = text;
     });
+    return line.element;
+  }
+
+  #newLine(row) {
+    const link = el("a", { href: `#${new URLSearchParams({ key: row.key })}` });
+    const cells = this.columns.map((column, i) => (i === 0 ? link : el("td", { class: column.kind })));
     const open = (event) => (event.preventDefault(), this.open(row.key));
-    return el("tr", { class: `${row.verdict ?? ""}${here ? " here" : ""}`, click: open }, cells);
+    const parts = [el("th", { scope: "row", class: "text" }, link), ...cells.slice(1)];
+    const line = { link, cells, texts: [], element: el("tr", { class: row.verdict, click: open }, parts) };
+    this.lines.set(row, line);
+    return line;
   }
 
-  // Another row is shown; the table need not be made again.
-  mark(key, rows) {
-    const lines = this.place.querySelectorAll("tbody tr");
-    lines.forEach((line, i) => {
-      const here = rows[i] !== undefined && rows[i].key === key;
-      line.classList.toggle("here", here);
-      const link = line.querySelector("a");
-      if (here) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-      if (here) line.scrollIntoView({ block: "nearest" });
-    });
+  // The row that is shown; `follow` it where it is out of view.
+  mark(key, follow) {
+    for (const [row, { element, link }] of this.lines) {
+      const here = row.key === key;
+      if (element.classList.contains("here") !== here) {
+        element.classList.toggle("here", here);
+        if (here) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      }
+      if (here && follow) element.scrollIntoView({ block: "nearest" });
+    }
   }
 }
