@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def test_one_slider_moves_marks_count_confidence_and_bins(page: Any) -> None:
     set_theta(page, "0.55")
     assert marked(page) == [6, 9]
     assert texts(page, ".big")[:2] == ["0.770", "2"]  # 0.95 - 0.09 * 2
+    assert page.get_by_text("0.500 at its own theta 0.25").count() == 1
     assert texts(page, "#table tbody tr:nth-child(1) td")[-3:] == ["0.770", "2", "13"]
     # a 0.77 right, b 0.95 wrong; c keeps its 12 divergent tokens: 0.05, right
     expected = ece([0.77, 0.95, 0.05], [True, False, True])
@@ -295,6 +297,17 @@ def test_the_theme_follows_the_reader(chromium: Any, made: Path) -> None:
     dark.context.close()
 
 
+def test_on_a_small_screen_everything_is_one_below_the_other(chromium: Any, made: Path) -> None:
+    small = Browser(chromium, viewport={"width": 400, "height": 800})
+    small.open(made)
+    names = ("#reliability", "#table", ".strip canvas", ".tokens")
+    boxes = [small.page.locator(name).bounding_box() for name in names]
+    assert all(box["height"] > 40 for box in boxes)
+    assert all(a["y"] + a["height"] <= b["y"] for a, b in pairwise(boxes))
+    assert small.page.evaluate("document.documentElement.scrollWidth") == 400
+    small.context.close()
+
+
 def test_bounds_that_leave_a_token_open_are_hatched(opened: Browser, tmp_path: Path) -> None:
     low = np.array([0.1, 0.1, 0.5], np.float32)
     high = np.array([0.2, 0.4, 0.7], np.float32)
@@ -383,6 +396,7 @@ def test_a_served_page_asks_its_server_and_shows_the_answer(chromium: Any) -> No
 
     context.route("**/*", served)
     page.goto("http://divtok.test/")
+    assert not page.locator("#filter").is_visible()
     page.get_by_role("textbox", name="Question").fill("What?")
     page.get_by_role("textbox", name="Response").fill("a <b> 4")
     page.get_by_role("button", name="How far to trust it").click()

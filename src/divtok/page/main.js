@@ -195,9 +195,11 @@ function legend() {
 }
 
 function beginRun() {
-  byId("title").replaceChildren(visible(about.title));
-  const pairs = [...new Set(rows.map((row) => row.reading.pair).filter(Boolean).map((pair) => pair.join(" with ")))];
-  byId("about").replaceChildren(visible(`${plural(about.total, "response")}, read by ${pairs.join("; ") || "nobody yet"}${page.against ? `; against ${page.against.title}` : ""}`));
+  byId("title").textContent = visible(about.title);
+  const pairs = [...new Set(rows.map((row) => row.reading.pair).filter(Boolean).map((pair) => pair.map(shortName).join(", ")))];
+  const readers = pairs.length ? `read by ${pairs.join("; ")}` : "not read yet";
+  const against = page.against ? `; against ${page.against.title}` : "";
+  byId("about").textContent = visible(`${plural(about.total, "response")} ${readers}${against}`);
   byId("estimator").replaceChildren(...about.estimators.map(({ name }) => el("option", { value: name }, name)));
   table = new Table(byId("table"), { rows, against: page.against, open, sort: sortBy });
   reliability = new Reliability(byId("reliability"), { bins: about.bins, choose: chooseBin });

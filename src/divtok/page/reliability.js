@@ -24,7 +24,7 @@ function binned(rows, bins) {
 
 const SIDE = 210;
 const BELOW = 34; // for how many there are
-const LEFT = 30;
+const LEFT = 40;
 
 class Reliability {
   constructor(figure, { bins, choose }) {
@@ -55,7 +55,7 @@ class Reliability {
       ticks.map((tick) => svg("text", { x: LEFT - 5, y: y(tick) + 4, class: "end" }, `${tick}`)),
       ticks.map((tick) => svg("text", { x: x(tick), y: SIDE + BELOW + 18, class: "middle" }, `${tick}`)),
       svg("text", { x: x(0.5), y: SIDE + BELOW + 32, class: "middle" }, "confidence"),
-      svg("text", { x: LEFT + 6, y: 20 }, "share right"),
+      svg("text", { class: "middle", transform: `translate(10 ${6 + SIDE / 2}) rotate(-90)` }, "share right"),
       svg("text", { x: LEFT - 5, y: SIDE + 24, class: "end" }, "n"),
     ];
   }

@@ -13,6 +13,7 @@ class ResponseView {
       el("div", { class: readings.length > 1 ? "readings two" : "readings" }, this.parts.map((part) => part.element)),
     );
     this.#scrollTogether();
+    requestAnimationFrame(() => this.redraw()); // how high lines are is known once they are drawn
   }
 
   #head() {
@@ -45,7 +46,7 @@ class ResponseView {
     if (tokens) {
       const jump = (i) => (part.view ? part.view.look(i, true) : this.#look(part, i));
       part.strip = new Strip(tokens, { jump, inView: () => (part.view ? part.view.inView() : [0, -1]) });
-      part.body.addEventListener("scroll", () => part.strip.draw(), { passive: true });
+      part.body.addEventListener("scroll", () => part.strip.soon(), { passive: true });
     }
     part.element = el("div", { class: "reading" }, title ? el("h3", {}, title) : null, part.body);
     return part;
@@ -93,7 +94,7 @@ class ResponseView {
     const notes = [
       bounds ? `between ${fixed(bounds[0])} and ${fixed(bounds[1])}` : null,
       prior !== null && prior !== undefined ? `stated for ${fixed(100 * prior, 1)} % right answers` : null,
-      estimator && theta !== reading.theta && !reading.follows(estimator) ? `as stored at theta ${reading.theta}` : null,
+      estimator && theta !== reading.theta ? storedAs(reading, estimator) : null,
     ].filter(Boolean);
     const many = [counts ? `${counts[0]} to ${counts[1]}` : null, near ? `${near} within the page's rounding of theta` : null].filter(Boolean);
     const figure = (number, name, about) => el("div", {}, el("span", { class: "big" }, number), el("span", {}, ` ${name}`), about.length ? el("span", { class: "soft" }, ` ${about.join("; ")}`) : null);
@@ -116,4 +117,10 @@ class ResponseView {
   redraw() {
     for (const { strip } of this.parts) if (strip) strip.draw();
   }
+}
+
+// What is to be said of a confidence away from the theta that it is stored for.
+function storedAs(reading, estimator) {
+  if (!reading.follows(estimator)) return `as stored at theta ${reading.theta}`;
+  return `${fixed(reading.confidence(estimator, reading.theta))} at its own theta ${reading.theta}`;
 }

@@ -5,10 +5,21 @@ class Strip {
   constructor(tokens, { jump, inView }) {
     Object.assign(this, { tokens, inView, theta: 0, current: -1 });
     this.canvas = el("canvas", { role: "img" });
+    this.bars = { of: null, image: el("canvas") };
     this.element = el("div", { class: "strip" }, this.canvas);
     this.canvas.addEventListener("pointerdown", (event) => {
       const { left, width } = this.canvas.getBoundingClientRect();
       jump(Math.min(tokens.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * tokens.length))));
+    });
+  }
+
+  // Once a frame at most, however often it is asked for.
+  soon() {
+    if (this.waits) return;
+    this.waits = true;
+    requestAnimationFrame(() => {
+      this.waits = false;
+      this.draw();
     });
   }
 
@@ -17,14 +28,27 @@ class Strip {
     const { canvas, tokens } = this;
     const [width, height, scale] = [canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio || 1];
     if (!width) return;
+    const of = [theta, width, scale, document.documentElement.dataset.theme].join();
+    if (of !== this.bars.of) this.#paint(of, width, height, scale);
+    const context = this.#sized(canvas, width, height, scale);
+    this.#window(context, width, height);
+    context.drawImage(this.bars.image, 0, 0, width, height);
+    this.#marks(context, width, height);
+  }
+
+  // The bars, which only theta and the theme change; scrolling does not.
+  #paint(of, width, height, scale) {
+    this.bars.of = of;
+    this.canvas.setAttribute("aria-label", `Divergence along the response: ${plural(this.tokens.count(this.theta), "divergent token")} of ${this.tokens.length}`);
+    this.#bars(this.#sized(this.bars.image, width, height, scale), width, height);
+  }
+
+  #sized(canvas, width, height, scale) {
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
-    canvas.setAttribute("aria-label", `Divergence along the response: ${plural(tokens.count(theta), "divergent token")} of ${tokens.length}`);
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
-    this.#window(context, width, height);
-    this.#bars(context, width, height);
-    this.#marks(context, width, height);
+    return context;
   }
 
   #colour(name) {

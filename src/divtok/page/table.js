@@ -20,7 +20,7 @@ class Table {
       { name: "problem", text: (row) => row.problem, of: (row) => row.problem, kind: "text" },
       several("sample") && { name: "sample", text: (row) => `${row.sample}`, of: (row) => row.sample },
       several("benchmark") && { name: "benchmark", text: (row) => row.benchmark, of: (row) => row.benchmark, kind: "text" },
-      several("generator") && { name: "generator", text: (row) => row.generator.split("/").pop(), of: (row) => row.generator, kind: "text" },
+      several("generator") && { name: "generator", text: (row) => shortName(row.generator), of: (row) => row.generator, kind: "text" },
       { name: "verdict", text: (row) => VERDICTS[row.verdict] ?? "\u2013", of: (row) => row.verdict, kind: "text verdict" },
       { name: "confidence", text: (row, now) => fixed(now.confidence(row)), of: (row, now) => now.confidence(row) },
       against && { name: "other", text: (row, now) => fixed(now.other(row)), of: (row, now) => now.other(row) },
@@ -106,7 +106,7 @@ class Table {
         if (here) link.setAttribute("aria-current", "true");
         else link.removeAttribute("aria-current");
       }
-      if (here && follow) element.scrollIntoView({ block: "nearest" });
+      if (here && follow) element.scrollIntoView({ block: "nearest", inline: "start" });
     }
   }
 }

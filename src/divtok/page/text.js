@@ -43,3 +43,6 @@ function fixed(value, digits = 3) {
 
 const oneLine = (text) => (text === null || text === undefined ? "\u2013" : text.split(/\s+/).join(" ").trim());
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+// A model's name without its owner or its folder.
+const shortName = (name) => name.split("/").pop();
