@@ -381,7 +381,7 @@ ANSWER = {
 
 def test_a_served_page_asks_its_server_and_shows_the_answer(chromium: Any) -> None:
     context = chromium.new_context()
-    page, asked = context.new_page(), []
+    page, asked, answers = context.new_page(), [], [ANSWER]
 
     def served(route: Any) -> None:
         if route.request.url == "http://divtok.test/":
@@ -392,7 +392,7 @@ def test_a_served_page_asks_its_server_and_shows_the_answer(chromium: Any) -> No
         if len(asked) == 1:
             route.fulfill(status=401, json={"error": {"message": "a token is needed"}})
         else:
-            route.fulfill(json=ANSWER)
+            route.fulfill(json=answers[-1])
 
     context.route("**/*", served)
     page.goto("http://divtok.test/")
@@ -418,6 +418,11 @@ def test_a_served_page_asks_its_server_and_shows_the_answer(chromium: Any) -> No
     page.locator("#theta-number").fill("0.4")
     until(page, "document.querySelectorAll('.tokens .d').length === 2")
     assert page.get_by_text("as stored at theta 0.5").count() == 1
+    nothing = dict.fromkeys(("confidence", "theta", "count", "tokens", "pair", "decision"))
+    answers.append(ANSWER | nothing | {"status": "too_long", "reason": "4,000 tokens"})
+    page.get_by_role("button", name="How far to trust it").click()
+    page.get_by_text("too_long: 4,000 tokens").wait_for()
+    assert texts(page, ".big") == ["\u2013", "\u2013"]
     kept = "[localStorage.length, sessionStorage.length, document.cookie]"
     assert page.evaluate(kept) == [0, 0, ""]
     context.close()

@@ -115,7 +115,9 @@ function servedTokens(given, own) {
       jsd: numbers(given.jsd_bits),
       low: numbers(given.jsd_low_bits),
       high: numbers(given.jsd_high_bits),
-      columns: Object.fromEntries(columns.filter((name) => given[name]).map((name) => [name, numbers(given[name])])),
+      columns: Object.fromEntries(
+        columns.filter((name) => given[name]).map((name) => [name, numbers(given[name])]),
+      ),
       unexpected: given.unexpected ? new Set(flagged) : null,
       counted: given.counted,
       answer: given.answer,

@@ -2,13 +2,29 @@
 
 const page = JSON.parse(byId("data").textContent);
 const about = page.run;
-const state = { theta: about ? about.theta : 0.5, own: about ? about.theta : 0.5, estimator: about ? about.estimator : null, key: null, preset: PRESETS[0], words: "", bin: null, sort: { name: null, way: 1 }, grain: "token" };
+const state = {
+  theta: about ? about.theta : 0.5,
+  own: about ? about.theta : 0.5,
+  estimator: about ? about.estimator : null,
+  key: null,
+  preset: PRESETS[0],
+  words: "",
+  bin: null,
+  sort: { name: null, way: 1 },
+  grain: "token",
+};
 let [table, reliability, response, shown] = [null, null, null, []];
 
 const rows = page.rows.map((row) => {
   const reading = new Reading(row.reading, page.run, page.step);
   const other = row.other && new Reading(row.other, page.against, page.step);
-  return { ...row, reading, other, given: row, size: row.reading.tokens && packedLength(row.reading.tokens.jsd) };
+  return {
+    ...row,
+    reading,
+    other,
+    given: row,
+    size: row.reading.tokens && packedLength(row.reading.tokens.jsd),
+  };
 });
 
 // Confidences and counts at the present theta; each is worked out once.
@@ -19,10 +35,15 @@ function present() {
     return name in place ? place[name] : (place[name] = make());
   };
   const now = {
-    confidence: (row) => once("confidence", row, () => (state.estimator ? row.reading.confidence(state.estimator, state.theta) : null)),
+    confidence: (row) =>
+      once("confidence", row, () =>
+        state.estimator ? row.reading.confidence(state.estimator, state.theta) : null,
+      ),
     count: (row) => once("count", row, () => row.reading.count(state.theta)),
-    other: (row) => once("other", row, () => (row.other ? row.other.confidence(otherEstimator(), state.theta) : null)),
-    difference: (row) => (now.other(row) === null || now.confidence(row) === null ? null : now.confidence(row) - now.other(row)),
+    other: (row) =>
+      once("other", row, () => (row.other ? row.other.confidence(otherEstimator(), state.theta) : null)),
+    difference: (row) =>
+      now.other(row) === null || now.confidence(row) === null ? null : now.confidence(row) - now.other(row),
     share: (row) => {
       const value = now.confidence(row);
       return value === null ? null : Math.min(1, Math.max(0, value)); // as divtok.evaluate clips for ECE
@@ -33,7 +54,10 @@ function present() {
 }
 
 const isShare = () => Boolean(about.estimators.find(({ name, share }) => name === state.estimator && share));
-const otherEstimator = () => (page.against.estimators.some(({ name }) => name === state.estimator) ? state.estimator : page.against.estimator);
+const otherEstimator = () =>
+  page.against.estimators.some(({ name }) => name === state.estimator)
+    ? state.estimator
+    : page.against.estimator;
 
 // All that depends on theta, the estimator or the choice of rows.
 function refresh() {
@@ -44,16 +68,29 @@ function refresh() {
   const before = table.chosen(now, { ...state, bin: null });
   shown = table.sorted(table.chosen(now, state), now, state.sort);
   table.draw(shown, now, state);
-  const graded = before.filter((row) => now.bin(row) !== null).map((row) => ({ confidence: now.share(row), right: row.verdict === "correct" }));
+  const graded = before
+    .filter((row) => now.bin(row) !== null)
+    .map((row) => ({ confidence: now.share(row), right: row.verdict === "correct" }));
   const here = rows.find((row) => row.key === state.key);
-  reliability.draw(graded, { chosen: state.bin, here: here ? now.share(here) : null, estimator: state.estimator, share: isShare() });
+  reliability.draw(graded, {
+    chosen: state.bin,
+    here: here ? now.share(here) : null,
+    estimator: state.estimator,
+    share: isShare(),
+  });
   byId("shown").replaceChildren(...saidOfRows());
 }
 
 function saidOfRows() {
-  const some = about.total > rows.length ? ` The run has ${about.total.toLocaleString("en")}; the page holds its first ${rows.length.toLocaleString("en")}.` : "";
-  const all = state.bin === null ? null : el("button", { type: "button", click: () => chooseBin(null) }, "All bins");
-  return [`${shown.length.toLocaleString("en")} of ${plural(rows.length, "response")}.${some} `, all].filter(Boolean);
+  const some =
+    about.total > rows.length
+      ? ` The run has ${about.total.toLocaleString("en")}; the page holds its first ${rows.length.toLocaleString("en")}.`
+      : "";
+  const all =
+    state.bin === null ? null : el("button", { type: "button", click: () => chooseBin(null) }, "All bins");
+  return [`${shown.length.toLocaleString("en")} of ${plural(rows.length, "response")}.${some} `, all].filter(
+    Boolean,
+  );
 }
 
 function showTheta() {
@@ -83,8 +120,11 @@ function open(key) {
   const row = rows.find((each) => each.key === key);
   if (!row) return;
   state.key = key;
-  const readings = [{ reading: row.reading, estimator: state.estimator, title: page.against ? page.run.title : null }];
-  if (row.other) readings.push({ reading: row.other, estimator: otherEstimator(), title: page.against.title });
+  const readings = [
+    { reading: row.reading, estimator: state.estimator, title: page.against ? page.run.title : null },
+  ];
+  if (row.other)
+    readings.push({ reading: row.other, estimator: otherEstimator(), title: page.against.title });
   showRow(row, readings, row.given);
   refresh();
   table.mark(state.key, true);
@@ -92,7 +132,10 @@ function open(key) {
 }
 
 function showRow(row, readings, given) {
-  response = new ResponseView(byId("response"), row, readings, { grain: state.grain, copy: () => copied(given) });
+  response = new ResponseView(byId("response"), row, readings, {
+    grain: state.grain,
+    copy: () => copied(given),
+  });
 }
 
 async function copied(given) {
@@ -122,7 +165,8 @@ function choosePreset(preset) {
   state.bin = null;
   state.sort = preset.order === null ? { name: null, way: 1 } : { name: "confidence", way: preset.order };
   refresh();
-  for (const button of document.querySelectorAll(".presets button")) button.setAttribute("aria-pressed", String(button.textContent === preset.name));
+  for (const button of document.querySelectorAll(".presets button"))
+    button.setAttribute("aria-pressed", String(button.textContent === preset.name));
   if (preset.order !== null && shown.length) open(shown[0].key);
 }
 
@@ -141,7 +185,8 @@ function readLink() {
   const theta = Number(parts.get("theta") ?? state.own);
   if (theta >= 0 && theta <= 1) state.theta = theta;
   const estimator = parts.get("estimator") ?? about.estimator;
-  if (about.estimators.some(({ name }) => name === estimator)) state.estimator = byId("estimator").value = estimator;
+  if (about.estimators.some(({ name }) => name === estimator))
+    state.estimator = byId("estimator").value = estimator;
   const key = parts.get("key");
   open(rows.some((row) => row.key === key) ? key : rows[0].key);
 }
@@ -173,7 +218,12 @@ function onKey(event) {
   if (key === "Escape" && typing) return target.blur();
   if (typing) return;
   const inTokens = target.closest(".tokens");
-  const act = inTokens && key === "ArrowRight" ? () => response.view?.step(1) : inTokens && key === "ArrowLeft" ? () => response.view?.step(-1) : KEYS[key];
+  const act =
+    inTokens && key === "ArrowRight"
+      ? () => response.view?.step(1)
+      : inTokens && key === "ArrowLeft"
+        ? () => response.view?.step(-1)
+        : KEYS[key];
   if (!act) return;
   event.preventDefault();
   act();
@@ -188,38 +238,74 @@ function setTheme(dark) {
 function legend() {
   const ramp = Array.from({ length: LEVELS }, (_, k) => el("span", { class: `b${k + 1}` }, " "));
   byId("legend").replaceChildren(
-    "divergence in bits: 0 ", el("span", { class: "ramp", "aria-hidden": "true" }, ramp), " 1   ",
-    el("span", { class: "t d" }, "divergent"), "   ", el("span", { class: "t u" }, "unexpected"), "   ",
-    el("span", { class: "answer" }, "answer"), "   ", el("span", { class: "t open" }, "bounds leave it open"), "   ", el("span", { class: "t out" }, "not counted"),
+    "divergence in bits: 0 ",
+    el("span", { class: "ramp", "aria-hidden": "true" }, ramp),
+    " 1   ",
+    el("span", { class: "t d" }, "divergent"),
+    "   ",
+    el("span", { class: "t u" }, "unexpected"),
+    "   ",
+    el("span", { class: "answer" }, "answer"),
+    "   ",
+    el("span", { class: "t open" }, "bounds leave it open"),
+    "   ",
+    el("span", { class: "t out" }, "not counted"),
   );
 }
 
 function beginRun() {
   byId("title").textContent = visible(about.title);
-  const pairs = [...new Set(rows.map((row) => row.reading.pair).filter(Boolean).map((pair) => pair.map(shortName).join(", ")))];
+  const pairs = [
+    ...new Set(
+      rows
+        .map((row) => row.reading.pair)
+        .filter(Boolean)
+        .map((pair) => pair.map(shortName).join(", ")),
+    ),
+  ];
   const readers = pairs.length ? `read by ${pairs.join("; ")}` : "not read yet";
   const against = page.against ? `; against ${page.against.title}` : "";
   byId("about").textContent = visible(`${plural(about.total, "response")} ${readers}${against}`);
-  byId("estimator").replaceChildren(...about.estimators.map(({ name }) => el("option", { value: name }, name)));
+  byId("estimator").replaceChildren(
+    ...about.estimators.map(({ name }) => el("option", { value: name }, name)),
+  );
   table = new Table(byId("table"), { rows, against: page.against, open, sort: sortBy });
   reliability = new Reliability(byId("reliability"), { bins: about.bins, choose: chooseBin });
-  document.querySelector(".presets").replaceChildren(...PRESETS.map((preset) => el("button", { type: "button", "aria-pressed": String(preset === state.preset), click: () => choosePreset(preset) }, preset.name)));
+  document
+    .querySelector(".presets")
+    .replaceChildren(
+      ...PRESETS.map((preset) =>
+        el(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(preset === state.preset),
+            click: () => choosePreset(preset),
+          },
+          preset.name,
+        ),
+      ),
+    );
   byId("filter").addEventListener("input", (event) => ((state.words = event.target.value), refresh()));
-  byId("estimator").addEventListener("change", (event) => ((state.estimator = event.target.value), open(state.key)));
+  byId("estimator").addEventListener(
+    "change",
+    (event) => ((state.estimator = event.target.value), open(state.key)),
+  );
   window.addEventListener("hashchange", readLink);
   readLink();
 }
 
 function sortBy(name) {
   const { sort } = state;
-  state.sort = sort.name !== name ? { name, way: 1 } : sort.way > 0 ? { name, way: -1 } : { name: null, way: 1 };
+  state.sort =
+    sort.name !== name ? { name, way: 1 } : sort.way > 0 ? { name, way: -1 } : { name: null, way: 1 };
   refresh();
   byId("table").querySelector(`[data-column="${name}"]`).focus();
 }
 
 // What the service answered, with the same view as a run's responses.
 function showServed(answer) {
-  state.theta = state.own = answer.theta;
+  state.theta = state.own = answer.theta ?? state.own; // an answer without numbers may have none
   const row = servedRow(answer);
   showRow(row, [{ reading: row.reading, estimator: answer.estimator, title: null }], answer);
   refresh();
@@ -227,8 +313,13 @@ function showServed(answer) {
   if (says) byId("response").prepend(el("p", { class: "says", role: "status" }, says));
 }
 
-byId("theta").addEventListener("input", (event) => setTheta(Number(((event.target.value / 1000) ** 2).toPrecision(3))));
-byId("theta-number").addEventListener("input", (event) => event.target.value !== "" && setTheta(Number(event.target.value)));
+byId("theta").addEventListener("input", (event) =>
+  setTheta(Number(((event.target.value / 1000) ** 2).toPrecision(3))),
+);
+byId("theta-number").addEventListener(
+  "input",
+  (event) => event.target.value !== "" && setTheta(Number(event.target.value)),
+);
 byId("theta-own").addEventListener("click", () => setTheta(state.own));
 byId("grain").addEventListener("change", (event) => setGrain(event.target.value));
 byId("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme !== "dark"));

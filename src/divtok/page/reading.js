@@ -45,7 +45,8 @@ class Reading {
 
   bounds(estimator, theta) {
     const stored = this.confidences[estimator];
-    if (theta === this.theta || !this.follows(estimator)) return stored && stored.low !== null ? [stored.low, stored.high] : null;
+    if (theta === this.theta || !this.follows(estimator))
+      return stored && stored.low !== null ? [stored.low, stored.high] : null;
     const counts = this.countBounds(theta);
     return counts && counts.map((count) => linear(count, this.line)).reverse();
   }
@@ -62,7 +63,9 @@ class Reading {
         count: given.count,
         count_low: null,
         count_high: null,
-        confidences: { [given.estimator]: { value: given.confidence, low: given.low, high: given.high, prior } },
+        confidences: {
+          [given.estimator]: { value: given.confidence, low: given.low, high: given.high, prior },
+        },
         tokens: null,
       },
       given,

@@ -33,15 +33,44 @@ class Reliability {
 
   // `chosen` is the number of a bin or null; `here` the confidence of the response that is shown.
   draw(rows, { chosen, here, estimator, share }) {
-    if (!share) return this.figure.replaceChildren(el("figcaption", {}, `${estimator} orders responses; it is no share of right answers, so it has no bins.`));
+    if (!share)
+      return this.figure.replaceChildren(
+        el(
+          "figcaption",
+          {},
+          `${estimator} orders responses; it is no share of right answers, so it has no bins.`,
+        ),
+      );
     const found = binned(rows, this.bins);
-    if (!found.size) return this.figure.replaceChildren(el("figcaption", {}, "No response shown is graded right or wrong and has a confidence."));
-    const box = { class: "reliability", viewBox: `0 0 ${LEFT + SIDE + 8} ${SIDE + BELOW + 34}`, role: "group", "aria-label": "Reliability diagram" };
-    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.bin : undefined;
+    if (!found.size)
+      return this.figure.replaceChildren(
+        el("figcaption", {}, "No response shown is graded right or wrong and has a confidence."),
+      );
+    const box = {
+      class: "reliability",
+      viewBox: `0 0 ${LEFT + SIDE + 8} ${SIDE + BELOW + 34}`,
+      role: "group",
+      "aria-label": "Reliability diagram",
+    };
+    const focused =
+      document.activeElement && document.activeElement.dataset
+        ? document.activeElement.dataset.bin
+        : undefined;
     const most = Math.max(...found.bins.map((bin) => bin.size));
     this.figure.replaceChildren(
-      svg("svg", box, this.#frame(), found.bins.map((bin, i) => this.#bar(bin, i, most, chosen)), this.#cursor(here)),
-      el("figcaption", {}, `${estimator}: ECE ${fixed(found.ece)} of ${plural(found.size, "graded response")}, as they are. `, el("span", { class: "soft" }, "Choose a bar to see its responses.")),
+      svg(
+        "svg",
+        box,
+        this.#frame(),
+        found.bins.map((bin, i) => this.#bar(bin, i, most, chosen)),
+        this.#cursor(here),
+      ),
+      el(
+        "figcaption",
+        {},
+        `${estimator}: ECE ${fixed(found.ece)} of ${plural(found.size, "graded response")}, as they are. `,
+        el("span", { class: "soft" }, "Choose a bar to see its responses."),
+      ),
     );
     if (focused !== undefined) this.figure.querySelector(`[data-bin="${Number(focused)}"]`)?.focus();
   }
@@ -69,11 +98,32 @@ class Reliability {
     const go = () => this.choose(chosen === i ? null : i);
     return svg(
       "g",
-      { class: "bin", role: "button", tabindex: "0", "aria-pressed": String(chosen === i), "aria-label": label, "data-bin": i, click: go, keydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), go()) },
+      {
+        class: "bin",
+        role: "button",
+        tabindex: "0",
+        "aria-pressed": String(chosen === i),
+        "aria-label": label,
+        "data-bin": i,
+        click: go,
+        keydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), go()),
+      },
       svg("title", {}, label),
       svg("rect", { class: "reach", x, y: 6, width: wide, height: SIDE + BELOW }),
-      svg("rect", { class: "share", x: x + 1, y: 6 + SIDE - Math.max(tall, 1.5), width: wide - 2, height: Math.max(tall, 1.5) }),
-      svg("line", { class: "mean", x1: x, x2: x + wide, y1: 6 + (1 - bin.sum / bin.size) * SIDE, y2: 6 + (1 - bin.sum / bin.size) * SIDE }),
+      svg("rect", {
+        class: "share",
+        x: x + 1,
+        y: 6 + SIDE - Math.max(tall, 1.5),
+        width: wide - 2,
+        height: Math.max(tall, 1.5),
+      }),
+      svg("line", {
+        class: "mean",
+        x1: x,
+        x2: x + wide,
+        y1: 6 + (1 - bin.sum / bin.size) * SIDE,
+        y2: 6 + (1 - bin.sum / bin.size) * SIDE,
+      }),
       svg("rect", { class: "size", x: x + 1, y: SIDE + 10, width: wide - 2, height: Math.max(deep, 1) }),
     );
   }
@@ -81,6 +131,10 @@ class Reliability {
   #cursor(here) {
     if (here === null || here === undefined) return null;
     const x = LEFT + here * SIDE;
-    return svg("path", { class: "cursor", d: `M${x - 5},0 L${x + 5},0 L${x},7 Z M${x},6 V${6 + SIDE}`, "aria-hidden": "true" });
+    return svg("path", {
+      class: "cursor",
+      d: `M${x - 5},0 L${x + 5},0 L${x},7 Z M${x},6 V${6 + SIDE}`,
+      "aria-hidden": "true",
+    });
   }
 }

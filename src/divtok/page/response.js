@@ -7,10 +7,26 @@ class ResponseView {
     Object.assign(this, { place, row, readings, theta: null });
     this.parts = readings.map(({ reading, estimator, title }) => this.#part(reading, estimator, title));
     this.setGrain(grain);
-    this.detail = el("div", { class: "details", role: "status", "aria-live": "polite", "aria-label": "The token that is looked at" });
+    this.detail = el("div", {
+      class: "details",
+      role: "status",
+      "aria-live": "polite",
+      "aria-label": "The token that is looked at",
+    });
     place.replaceChildren(
-      el("div", { class: "head" }, this.#head(), this.#figures(copy), ...this.parts.map((part) => part.strip?.element), this.detail),
-      el("div", { class: readings.length > 1 ? "readings two" : "readings" }, this.parts.map((part) => part.element)),
+      el(
+        "div",
+        { class: "head" },
+        this.#head(),
+        this.#figures(copy),
+        ...this.parts.map((part) => part.strip?.element),
+        this.detail,
+      ),
+      el(
+        "div",
+        { class: readings.length > 1 ? "readings two" : "readings" },
+        this.parts.map((part) => part.element),
+      ),
     );
     this.#scrollTogether();
     requestAnimationFrame(() => this.redraw()); // how high lines are is known once they are drawn
@@ -19,17 +35,41 @@ class ResponseView {
   #head() {
     const { row } = this;
     if (row.key === null) return null;
-    const known = (name, value, extra) => el("div", {}, el("dt", {}, name), el("dd", {}, oneLine(value), extra ? el("span", { class: "soft" }, ` (${oneLine(extra)})`) : null));
+    const known = (name, value, extra) =>
+      el(
+        "div",
+        {},
+        el("dt", {}, name),
+        el("dd", {}, oneLine(value), extra ? el("span", { class: "soft" }, ` (${oneLine(extra)})`) : null),
+      );
     return [
-      el("h2", {}, `${row.problem} `, el("span", { class: "soft" }, `sample ${row.sample} by ${row.generator}, of ${row.benchmark}`)),
-      row.question ? el("p", { class: "question", tabindex: "0", role: "group", "aria-label": "Question" }, row.question) : null,
-      el("dl", {}, known("answer", row.answer), known("gold", row.gold), known("verdict", VERDICTS[row.verdict] ?? row.verdict, row.verdict_reason)),
+      el(
+        "h2",
+        {},
+        `${row.problem} `,
+        el("span", { class: "soft" }, `sample ${row.sample} by ${row.generator}, of ${row.benchmark}`),
+      ),
+      row.question
+        ? el("p", { class: "question", tabindex: "0", role: "group", "aria-label": "Question" }, row.question)
+        : null,
+      el(
+        "dl",
+        {},
+        known("answer", row.answer),
+        known("gold", row.gold),
+        known("verdict", VERDICTS[row.verdict] ?? row.verdict, row.verdict_reason),
+      ),
     ];
   }
 
   #figures(copy) {
     this.figures = this.readings.map(() => el("div", { class: "figures" }));
-    return el("div", { class: "numbers" }, this.figures, el("button", { type: "button", class: "copy", click: copy }, "Copy as JSON"));
+    return el(
+      "div",
+      { class: "numbers" },
+      this.figures,
+      el("button", { type: "button", class: "copy", click: copy }, "Copy as JSON"),
+    );
   }
 
   #part(reading, estimator, title) {
@@ -40,8 +80,15 @@ class ResponseView {
       part.view = new TokenView(tokens, { label, tell: (i) => this.#look(part, i) });
       part.body = part.view.element;
     } else {
-      const why = tokens ? "The texts of its tokens are not known here; the strip shows where it diverges." : (reading.reason ?? "not read yet");
-      part.body = el("div", { class: "tokens plain", tabindex: "0", role: "group", "aria-label": label }, el("p", { class: "soft" }, why), el("div", { class: "line" }, this.row.response ?? ""));
+      const why = tokens
+        ? "The texts of its tokens are not known here; the strip shows where it diverges."
+        : (reading.reason ?? "not read yet");
+      part.body = el(
+        "div",
+        { class: "tokens plain", tabindex: "0", role: "group", "aria-label": label },
+        el("p", { class: "soft" }, why),
+        el("div", { class: "line" }, this.row.response ?? ""),
+      );
     }
     if (tokens) {
       const jump = (i) => (part.view ? part.view.look(i, true) : this.#look(part, i));
@@ -64,12 +111,17 @@ class ResponseView {
     const bodies = this.parts.map((part) => part.body);
     let leads = bodies[0];
     for (const body of bodies) {
-      for (const kind of ["pointerenter", "focusin", "wheel", "touchstart"]) body.addEventListener(kind, () => (leads = body), { passive: true });
-      body.addEventListener("scroll", () => {
-        const other = bodies[1 - bodies.indexOf(body)];
-        const share = body.scrollTop / Math.max(1, body.scrollHeight - body.clientHeight);
-        if (leads === body) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
-      }, { passive: true });
+      for (const kind of ["pointerenter", "focusin", "wheel", "touchstart"])
+        body.addEventListener(kind, () => (leads = body), { passive: true });
+      body.addEventListener(
+        "scroll",
+        () => {
+          const other = bodies[1 - bodies.indexOf(body)];
+          const share = body.scrollTop / Math.max(1, body.scrollHeight - body.clientHeight);
+          if (leads === body) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
+        },
+        { passive: true },
+      );
     }
   }
 
@@ -81,7 +133,14 @@ class ResponseView {
       this.figures[k].replaceChildren(...this.#said(part, theta));
     });
     if (this.looked && this.looked.strip.current >= 0) this.#look(this.looked, this.looked.strip.current);
-    else this.detail.replaceChildren(el("p", { class: "soft" }, "Point at a token, or press n, to see how far the models are apart there."));
+    else
+      this.detail.replaceChildren(
+        el(
+          "p",
+          { class: "soft" },
+          "Point at a token, or press n, to see how far the models are apart there.",
+        ),
+      );
   }
 
   // Confidence, count and what is to be known of them.
@@ -96,13 +155,29 @@ class ResponseView {
       prior !== null && prior !== undefined ? `stated for ${fixed(100 * prior, 1)} % right answers` : null,
       estimator && theta !== reading.theta ? storedAs(reading, estimator) : null,
     ].filter(Boolean);
-    const many = [counts ? `${counts[0]} to ${counts[1]}` : null, near ? `${near} within the page's rounding of theta` : null].filter(Boolean);
-    const figure = (number, name, about) => el("div", {}, el("span", { class: "big" }, number), el("span", {}, ` ${name}`), about.length ? el("span", { class: "soft" }, ` ${about.join("; ")}`) : null);
+    const many = [
+      counts ? `${counts[0]} to ${counts[1]}` : null,
+      near ? `${near} within the page's rounding of theta` : null,
+    ].filter(Boolean);
+    const figure = (number, name, about) =>
+      el(
+        "div",
+        {},
+        el("span", { class: "big" }, number),
+        el("span", {}, ` ${name}`),
+        about.length ? el("span", { class: "soft" }, ` ${about.join("; ")}`) : null,
+      );
     return [
       title ? el("span", { class: "soft" }, title) : null,
       figure(fixed(value), estimator ?? "confidence", notes),
-      figure(fixed(reading.count(theta), 0), `divergent${tokens ? ` of ${plural(tokens.length, "token")}` : ""}`, many),
-      tokens && tokens.unexpected && tokens.unexpected.size ? figure(`${tokens.unexpected.size}`, "unexpected", []) : null,
+      figure(
+        fixed(reading.count(theta), 0),
+        `divergent${tokens ? ` of ${plural(tokens.length, "token")}` : ""}`,
+        many,
+      ),
+      tokens && tokens.unexpected && tokens.unexpected.size
+        ? figure(`${tokens.unexpected.size}`, "unexpected", [])
+        : null,
     ].filter(Boolean);
   }
 

@@ -29,7 +29,9 @@ async function asked(question, response, token) {
   const found = await answer.json().catch(() => null);
   if (!answer.ok || found === null) {
     const why = found && found.error ? (found.error.message ?? found.error) : answer.statusText;
-    throw new Error(`The server says ${answer.status}: ${typeof why === "string" ? why : JSON.stringify(why)}`);
+    throw new Error(
+      `The server says ${answer.status}: ${typeof why === "string" ? why : JSON.stringify(why)}`,
+    );
   }
   return found;
 }
@@ -45,6 +47,10 @@ function servedSays(answer) {
     status && status !== "ok" ? `${status}: ${reason ?? ""}` : reason,
     decision ? `decision: ${decision.action}${decision.reason ? `, ${decision.reason}` : ""}` : null,
     source && source !== "measured" ? `source: ${source}` : null,
-    answer.prior ? `for a share of ${fixed(100 * answer.prior.value, 1)} % right answers (${answer.prior.from})` : null,
-  ].filter(Boolean).join("; ");
+    answer.prior
+      ? `for a share of ${fixed(100 * answer.prior.value, 1)} % right answers (${answer.prior.from})`
+      : null,
+  ]
+    .filter(Boolean)
+    .join("; ");
 }

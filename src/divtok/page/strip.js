@@ -9,7 +9,12 @@ class Strip {
     this.element = el("div", { class: "strip" }, this.canvas);
     this.canvas.addEventListener("pointerdown", (event) => {
       const { left, width } = this.canvas.getBoundingClientRect();
-      jump(Math.min(tokens.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * tokens.length))));
+      jump(
+        Math.min(
+          tokens.length - 1,
+          Math.max(0, Math.floor(((event.clientX - left) / width) * tokens.length)),
+        ),
+      );
     });
   }
 
@@ -39,7 +44,10 @@ class Strip {
   // The bars, which only theta and the theme change; scrolling does not.
   #paint(of, width, height, scale) {
     this.bars.of = of;
-    this.canvas.setAttribute("aria-label", `Divergence along the response: ${plural(this.tokens.count(this.theta), "divergent token")} of ${this.tokens.length}`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `Divergence along the response: ${plural(this.tokens.count(this.theta), "divergent token")} of ${this.tokens.length}`,
+    );
     this.#bars(this.#sized(this.bars.image, width, height, scale), width, height);
   }
 
@@ -75,7 +83,10 @@ class Strip {
     const one = width / size;
     const colours = [this.#colour("--bar"), this.#colour("--strong")];
     for (let k = 0; k < size; k++) {
-      const end = Math.max(Math.floor((k * tokens.length) / size) + 1, Math.floor(((k + 1) * tokens.length) / size));
+      const end = Math.max(
+        Math.floor((k * tokens.length) / size) + 1,
+        Math.floor(((k + 1) * tokens.length) / size),
+      );
       let [most, divergent] = [0, false];
       for (let i = Math.floor((k * tokens.length) / size); i < end; i++) {
         most = Math.max(most, tokens.jsd[i] || 0);

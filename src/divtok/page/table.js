@@ -1,6 +1,11 @@
 // Which responses there are: filtered, sorted, one line each.
 
-const VERDICTS = { correct: "\u2713 right", incorrect: "\u2717 wrong", unanswered: "no answer", undetermined: "undecided" };
+const VERDICTS = {
+  correct: "\u2713 right",
+  incorrect: "\u2717 wrong",
+  unanswered: "no answer",
+  undetermined: "undecided",
+};
 
 // What the three ways to begin look for; `order` is by confidence.
 const PRESETS = [
@@ -9,7 +14,10 @@ const PRESETS = [
   { name: "Doubted but right", verdict: "correct", order: 1 },
 ];
 
-const searched = (row) => [row.problem, row.key, row.benchmark, row.generator, row.question, row.answer, row.gold, row.verdict].map((text) => visible(text ?? "").toLowerCase()).join("\n");
+const searched = (row) =>
+  [row.problem, row.key, row.benchmark, row.generator, row.question, row.answer, row.gold, row.verdict]
+    .map((text) => visible(text ?? "").toLowerCase())
+    .join("\n");
 
 class Table {
   constructor(place, { rows, against, open, sort }) {
@@ -19,12 +27,39 @@ class Table {
     this.columns = [
       { name: "problem", text: (row) => row.problem, of: (row) => row.problem, kind: "text" },
       several("sample") && { name: "sample", text: (row) => `${row.sample}`, of: (row) => row.sample },
-      several("benchmark") && { name: "benchmark", text: (row) => row.benchmark, of: (row) => row.benchmark, kind: "text" },
-      several("generator") && { name: "generator", text: (row) => shortName(row.generator), of: (row) => row.generator, kind: "text" },
-      { name: "verdict", text: (row) => VERDICTS[row.verdict] ?? "\u2013", of: (row) => row.verdict, kind: "text verdict" },
-      { name: "confidence", text: (row, now) => fixed(now.confidence(row)), of: (row, now) => now.confidence(row) },
-      against && { name: "other", text: (row, now) => fixed(now.other(row)), of: (row, now) => now.other(row) },
-      against && { name: "difference", text: (row, now) => fixed(now.difference(row)), of: (row, now) => now.difference(row) },
+      several("benchmark") && {
+        name: "benchmark",
+        text: (row) => row.benchmark,
+        of: (row) => row.benchmark,
+        kind: "text",
+      },
+      several("generator") && {
+        name: "generator",
+        text: (row) => shortName(row.generator),
+        of: (row) => row.generator,
+        kind: "text",
+      },
+      {
+        name: "verdict",
+        text: (row) => VERDICTS[row.verdict] ?? "\u2013",
+        of: (row) => row.verdict,
+        kind: "text verdict",
+      },
+      {
+        name: "confidence",
+        text: (row, now) => fixed(now.confidence(row)),
+        of: (row, now) => now.confidence(row),
+      },
+      against && {
+        name: "other",
+        text: (row, now) => fixed(now.other(row)),
+        of: (row, now) => now.other(row),
+      },
+      against && {
+        name: "difference",
+        text: (row, now) => fixed(now.difference(row)),
+        of: (row, now) => now.difference(row),
+      },
       { name: "count", text: (row, now) => fixed(now.count(row), 0), of: (row, now) => now.count(row) },
       { name: "tokens", text: (row) => fixed(row.size, 0), of: (row) => row.size },
     ].filter(Boolean);
@@ -63,19 +98,39 @@ class Table {
       button.textContent = name + { ascending: " \u2191", descending: " \u2193", none: "" }[way];
     }
     const lines = rows.map((row) => this.#line(row, now));
-    const same = lines.length === this.body.children.length && lines.every((line, i) => line === this.body.children[i]);
+    const same =
+      lines.length === this.body.children.length && lines.every((line, i) => line === this.body.children[i]);
     if (!same) this.body.replaceChildren(...lines);
     this.mark(key, false);
   }
 
   #begin() {
     for (const column of this.columns) {
-      column.button = el("button", { type: "button", "data-column": column.name, click: () => this.sort(column.name) });
+      column.button = el("button", {
+        type: "button",
+        "data-column": column.name,
+        click: () => this.sort(column.name),
+      });
       column.head = el("th", { scope: "col", class: column.kind }, column.button);
     }
     this.lines = new Map();
     this.body = el("tbody");
-    this.place.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, this.columns.map(({ head }) => head))), this.body));
+    this.place.replaceChildren(
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            this.columns.map(({ head }) => head),
+          ),
+        ),
+        this.body,
+      ),
+    );
   }
 
   #line(row, now) {

@@ -41,7 +41,8 @@ function fixed(value, digits = 3) {
   return value.toFixed(digits).replace("-", "\u2212");
 }
 
-const oneLine = (text) => (text === null || text === undefined ? "\u2013" : text.split(/\s+/).join(" ").trim());
+const oneLine = (text) =>
+  text === null || text === undefined ? "\u2013" : text.split(/\s+/).join(" ").trim();
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
 // A model's name without its owner or its folder.

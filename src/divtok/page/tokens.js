@@ -3,7 +3,8 @@
 const FAINTEST = 0.05; // bits; below, a token stays plain, as in the terminal
 const LEVELS = 12;
 
-const level = (bits) => (bits >= FAINTEST ? Math.max(1, Math.min(LEVELS, Math.round(LEVELS * Math.sqrt(bits)))) : 0);
+const level = (bits) =>
+  bits >= FAINTEST ? Math.max(1, Math.min(LEVELS, Math.round(LEVELS * Math.sqrt(bits)))) : 0;
 
 class TokenView {
   // `tell(i)` is called with the token that is looked at.
@@ -93,7 +94,8 @@ class TokenView {
       const i = this.order[k];
       this.spans[i].classList.toggle("d", this.tokens.divergent(i, theta));
     }
-    if (this.tokens.low) this.spans.forEach((span, i) => span.classList.toggle("open", this.tokens.open(i, theta)));
+    if (this.tokens.low)
+      this.spans.forEach((span, i) => span.classList.toggle("open", this.tokens.open(i, theta)));
     this.#countLines();
   }
 
