@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,8 +43,8 @@ class ModelServer:
     """`late` moves the log-probs of prompts by so many tokens; a negative number makes them early.
 
     `rounded` "bf16" or a number of decimals; `max_logprobs` the largest K that is not refused;
-    `prompt_logprobs`, `echo` and `token_id_keys` False for a server that knows no such thing and
-    ignores the wish; `broken_after` answers to scoring requests, all later ones are 500.
+    `prompt_logprobs`, `echo`, `token_id_keys` and `token_ids` False for a server that knows no such
+    thing and ignores the wish; `broken_after` answers to scoring requests, all later ones are 500.
     """
 
     model: str | LoadedModel
@@ -55,7 +56,11 @@ class ModelServer:
     prompt_logprobs: bool = True
     echo: bool = True
     token_id_keys: bool = True
+    token_ids: bool = True
     broken_after: int | None = None
+    pause: float = 0.0  # seconds from event to event of a stream
+    sent: int = 0  # events of streams
+    left: threading.Event = field(default_factory=threading.Event)  # a client closed a stream
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -111,13 +116,37 @@ class ModelServer:
             }
             if body.get("logprobs"):
                 choice["logprobs"] = {"content": self._content(body, prompt, made)}
-            if body.get("return_token_ids"):
+            if body.get("return_token_ids") and self.token_ids:
                 choice["token_ids"] = list(made.token_ids)
             choices.append(choice)
         answer = self._answer("chat.completion", choices, len(prompt), written)
-        if body.get("return_token_ids"):
+        if body.get("return_token_ids") and self.token_ids:
             answer["prompt_token_ids"] = prompt
         return answer
+
+    def by_token(self, text: str, ended: str, choice: dict[str, Any]) -> list[dict[str, Any]]:
+        """What each event of a stream holds where log-probs come: first a role, then a token or
+        two, and at the end why it ended.
+        """
+        entries, ids = choice["logprobs"]["content"], choice.get("token_ids")
+        parts: list[dict[str, Any]] = [{"delta": {"role": "assistant", "content": ""}}]
+        done = 0
+        for at in range(0, len(entries), 2):
+            stop = min(at + 2, len(entries))
+            until = len(text) if stop == len(entries) else self._share(text, stop, len(entries))
+            part: dict[str, Any] = {"delta": {"content": text[done:until]}}
+            part["logprobs"] = {"content": entries[at:stop]}
+            if ids is not None:
+                part["token_ids"] = ids[at:stop]
+            parts.append(part)
+            done = until
+        parts[-1]["finish_reason"] = ended
+        return parts
+
+    @staticmethod
+    def _share(text: str, stop: int, count: int) -> int:
+        """Where the text of the first tokens ends, roughly: servers hold some of it back."""
+        return len(text) * stop // count
 
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         wanted: int | None = body.get("logprobs")
@@ -338,19 +367,29 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
             """A chat completion as events, a few characters each; what is of tokens comes whole."""
             (choice,) = answer["choices"]
             text, ended = choice.pop("message")["content"], choice.pop("finish_reason")
-            texts = [text[at : at + 5] for at in range(0, len(text), 5)]
-            parts = [{"delta": {"content": part}, "finish_reason": None} for part in texts]
-            parts.append({"delta": {}, "finish_reason": ended})
-            chunks = [{"choices": [{"index": 0, **part}]} for part in parts]
-            chunks[0]["choices"][0] |= choice
+            if choice["logprobs"] is None:
+                texts = [text[at : at + 5] for at in range(0, len(text), 5)]
+                parts = [{"delta": {"content": part}, "finish_reason": None} for part in texts]
+                parts.append({"delta": {}, "finish_reason": ended})
+                parts[0] |= choice
+            else:
+                parts = server.by_token(text, ended, choice)
+            chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, **part}]} for part in parts]
+            if "prompt_token_ids" in answer:
+                chunks[0]["prompt_token_ids"] = answer["prompt_token_ids"]
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Connection", "close")
             self.end_headers()
-            for chunk in (*chunks, {"choices": [], "usage": answer["usage"]}):
-                self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
-            self.wfile.write(b"data: [DONE]\n\n")
             self.close_connection = True
+            try:
+                for chunk in (*chunks, {"choices": [], "usage": answer["usage"]}):
+                    self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+                    server.sent += 1
+                    time.sleep(server.pause)
+                self.wfile.write(b"data: [DONE]\n\n")
+            except OSError:
+                server.left.set()
 
         def reply(self, status: int, content: dict[str, Any]) -> None:
             data = json.dumps(content, allow_nan=False).encode()

@@ -110,6 +110,8 @@ def live(pair: divtok.Pair) -> None:
     there = divtok.follow("q", pair=pair, server="http://a/v1", model="m", block=4, stop=False)
     events: list[divtok.StreamEvent] = [*there, *divtok.follow("q", pair=pair, text=iter("abc"))]
     print(events[-1].acceptance, events[-1].taken_back)
+    alone = divtok.follow("q", server="http://a/v1", model="m", auxiliary=pair.q, top_logprobs=5)
+    print([(event.jsd_bounds, event.count_bounds, event.bounds) for event in alone])
     found: divtok.Drawn = divtok.ask_until("q", pair=pair, above=0.9, budget_tokens=500, k=2)
     draw: divtok.Draw = found.draws[0]
     print(found.enough, found.accepted[0].value, found.stopped, found.tokens, draw.reason)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from divtok.errors import EXIT_ERROR, EXIT_OK, EXIT_PARTIAL
-from perf.gpu import kernels, reading, speculative, speed, whole_run, writing
+from perf.gpu import kernels, reading, speculative, speed, while_writing, whole_run, writing
 from perf.gpu.findings import PATH, Finding, Report
 from perf.machine import describe
 
@@ -24,11 +24,12 @@ CHECKS: dict[str, Check] = {
     "reading": reading.check,
     "refusing": reading.check_refusals,
     "writing": writing.check,
-    "whole run": whole_run.check,
+    "while writing": while_writing.check,
     "head stage": speed.heads,
-    "pair": speed.pair,
-    "generation": speed.generation,
     "speculative": speculative.check,
+    "generation": speed.generation,
+    "pair": speed.pair,
+    "whole run": whole_run.check,
 }
 
 

@@ -17,6 +17,7 @@ SPEED = {
 CHECKS = {
     "whole run": "A whole run of the embedded family beside the same on the CPU",
     "writing": "Steps against whole models, and tokens written in float32 against the CPU's",
+    "while writing": "Traces that come with the writing, beside a pass over the text, in float32",
     "reading": "Packs against each response alone",
     "refusing": "Models made wrong on purpose, in bfloat16",
     "kernels": "The kernel against float64",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from divtok.api.listing import estimators, ls
     from divtok.api.result import Result, Token, Tokens
     from divtok.api.run import Run
+    from divtok.api.running import RunningResults
     from divtok.api.runs import fit_family, import_files, run
     from divtok.api.selective import aurc, coverage_at, risk_coverage
     from divtok.api.streaming import StreamEvent, stream
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     )
     from divtok.score.registry import estimator
     from divtok.score.suspicion import SuspectStep
-    from divtok.stages.running import RunningResults
     from divtok.trace.pair import Pair
     from divtok.trace.topk.server_pair import ServerPair, load_server_pair
 
@@ -89,7 +89,7 @@ _HOME = {
     "Result": "divtok.api.result",
     "RiskCoverage": "divtok.evaluate.selective",
     "Run": "divtok.api.run",
-    "RunningResults": "divtok.stages.running",
+    "RunningResults": "divtok.api.running",
     "Sampling": "divtok.records",
     "ServerPair": "divtok.trace.topk.server_pair",
     "StreamEvent": "divtok.api.streaming",

@@ -40,6 +40,8 @@ PER_TOKEN_FIELDS = (
     "kl_pq",
     "kl_qp",
 )
+# Those beside them of a trace that is not exact.
+BOUND_FIELDS = ("jsd_low_bits", "jsd_high_bits")
 
 # The kinds of a grade's reason where there is no gold answer to compare a response with, and where
 # the verdicts of another tool are the grades and it gave none.

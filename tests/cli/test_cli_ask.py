@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from console import Command
+from model_server import ModelServer
 from rich.console import Console
 from scripted_server import ScriptedServer, delta, events
 
@@ -69,7 +70,7 @@ def last_line() -> str:
 def test_in_a_pipe_tokens_are_marked_by_signs(divtok: Command) -> None:
     said = divtok("ask", *USUAL)
     tokens = [
-        marked(with_newlines_seen(e.text), divergent=e.divergent, unexpected=e.unexpected)
+        marked(with_newlines_seen(e.text), divergent=e.divergent, unexpected=bool(e.unexpected))
         if e.divergent or e.unexpected
         else e.text
         for e in known()
@@ -162,6 +163,35 @@ def test_a_server_answers_and_the_pair_reads_along(divtok: Command) -> None:
     assert (last["acceptance"]["tested"], last["acceptance"]["untested"]) == (5, 2)
 
 
+def test_a_server_tells_its_own_log_probs(divtok: Command) -> None:
+    with ModelServer(P) as server:
+        there = ("--server", server.base_url, "--model", P, "--auxiliary", Q)
+        usual = (HARD, *there, "--temperature", "1", "--seed", "3", "--theta", "0.05")
+        said = divtok("ask", *usual, "--top-logprobs", "5", "--estimator", "dtc_lin")
+        rows = [json.loads(row) for row in divtok("ask", *usual, "--json").out.splitlines()]
+        asked = [body["top_logprobs"] for _, body in server.asked]
+    assert asked == [5, 20]
+    assert re.search(
+        r"dtc_lin: .* at theta 0.05 \(certainly between 0.* and 0.*; count \d+ to \d+\)$",
+        said.out.splitlines()[-1],
+    )
+    last = rows[-1]
+    low, high = last["confidence_bounds"]["dtc_lin"]
+    assert low <= last["confidence"]["dtc_lin"] <= high
+    assert last["result"]["confidence_bounds"] == [low, high]
+    assert last["count_bounds"] == last["result"]["count_bounds"]
+    for row in rows:
+        assert row["jsd_bounds"][0] <= row["jsd_bits"] <= row["jsd_bounds"][1]
+        assert row["unexpected"] is None
+
+
+def test_the_corner_says_what_is_certain() -> None:
+    event = replace(known()[0], confidence={"a": 0.5, "b": None}, count=1, position=3)
+    event = replace(event, bounds={"a": (0.25, 0.75), "b": None})
+    said = answer_screen.corner(event).plain
+    assert said == "a 0.500 (0.250 to 0.750)   b -   1 divergent of 4"
+
+
 def test_tokens_that_were_others_are_shown_so(
     divtok: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +238,10 @@ def test_until_enough_are_accepted(divtok: Command) -> None:
         (("--server", "http://a/v1", "--model", "m", "--batch", "2"), "that answers itself"),
         (("--server", "a", "--model", "m"), "base_url must begin with"),
         (("--server", "http://127.0.0.1:1/v1", "--model", "m", "--stop"), "Nothing says from"),
+        (("--auxiliary", Q), "is for an answer of a server"),
+        (("--server", "http://a/v1", "--model", "m", "--auxiliary", Q), "the place of a pair"),
+        (("--top-logprobs", "5"), "are for --auxiliary"),
+        (("--tokenizer", P), "are for --auxiliary"),
     ],
 )
 def test_what_is_refused(divtok: Command, options: tuple[str, ...], message: str) -> None:

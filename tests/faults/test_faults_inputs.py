@@ -264,6 +264,12 @@ def broken_jsonl(rng: random.Random, folder: Path) -> Path:
     return lines(folder / "rows.jsonl", *rows)
 
 
+def broken_steps(rng: random.Random, folder: Path) -> Path:
+    row = {"id": "a", "problem": "1 + 1?", "steps": ["It is 2.", "So 2."], "label": -1}
+    wrong = row | {"id": "b", "label": 1, "final_answer_correct": False}
+    return lines(folder / "steps.jsonl", row, mutated(rng, wrong), row | {"id": "c"})
+
+
 def broken_lm_eval(rng: random.Random, folder: Path) -> Path:
     rows = [json.loads(line) for line in LM_EVAL.read_text(encoding="utf-8").splitlines()[:3]]
     return lines(folder / LM_EVAL.name, rows[0], mutated(rng, rows[1]), rows[2])
@@ -338,6 +344,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "langfuse": ("langfuse", broken_traces([langfuse_trace("a"), langfuse_trace("b")])),
     "phoenix": ("phoenix", broken_traces(PHOENIX)),
     "jsonl": ("jsonl", broken_jsonl),
+    "processbench": ("processbench", broken_steps),
     "lm-eval": ("lm-eval", broken_lm_eval),
     "inspect": ("inspect", broken_inspect),
     "inspect, JSON": ("inspect", broken_inspect_json),

@@ -237,12 +237,13 @@ def test_fault_46_a_stream_has_null_and_a_flag(
     def found(rows: Any, **_: Any) -> Any:
         value = Confidence("", "e", {}, math.nan, low=0.1, high=math.inf)
         counts = Counts("", "p", "q", 0.5, 1, 1, 2, 1, 1, 0.0, 0, 0)
-        return SimpleNamespace(rows=[Scored("r", (value,), counts) for _ in rows])
+        nothing = SimpleNamespace(decision=lambda _: None)  # there is no policy
+        return SimpleNamespace(rows=[Scored("r", (value,), counts) for _ in rows], scoring=nothing)
 
     monkeypatch.setattr(batch, "confidences", found)
     row = b'{"question": "q", "response": "r", "score": NaN, "nonfinite": 1, "x": "\\u009b\x7f"}\n'
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(row)))
-    confidence._stream({}, 1)
+    confidence._stream({"policy": None}, 1)
     printed = capsys.readouterr().out
     data = strictly(printed)
     assert (data["score"], data["divtok"]["confidence"]) == (None, None)

@@ -44,15 +44,15 @@ def test_the_numbers_are_those_of_the_whole(pair: Pair, block: int) -> None:
 
 
 def test_a_model_that_cannot_is_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_along(pair)
+    check_along(pair.p, pair.q)
     monkeypatch.setattr(along, "why_no_blocks", lambda _: "it is a picture")
-    check_along(pair)  # known already
+    check_along(pair.p, pair.q)  # known already
     along._checked.clear()
     with pytest.raises(ModelError, match=r"tiny-1.6m' cannot read a text as it comes in: it is a"):
-        check_along(pair)
+        check_along(pair.p, pair.q)
     alone = Pair(replace(pair.p, loaded=None), pair.q)
     with pytest.raises(ModelError, match="was not loaded as a whole"):
-        check_along(alone)
+        check_along(alone.p, alone.q)
 
 
 def test_a_lack_of_memory_is_said(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -498,3 +498,28 @@ def test_learned_positions_are_enough_for_every_row_in_generate_too(tokenizer: A
     together = decode(loaded, asks, GREEDY)
     assert together == [decode(loaded, [ask], GREEDY)[0] for ask in asks]
     assert all(len(w.token_ids) == ask.limit for w, ask in zip(together, asks, strict=True))
+
+
+@pytest.mark.parametrize("name", ["Qwen2", "Gemma3Text"])
+def test_compiled_layers_write_the_same(name: str, tokenizer: Any) -> None:
+    loaded, asks = small_model(name, tokenizer), asks_of([20, 4, 11], seed=8)
+    expected = decode(loaded, asks, OPEN)
+    steps.compile_steps(loaded)
+    assert any(module._compiled_call_impl is not None for module in loaded.model.modules())
+    assert decode(loaded, asks, OPEN) == expected
+
+
+def test_layers_that_would_give_other_logits_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded, asks = small_model("Qwen2", tokenizer), asks_of([20, 4, 11], seed=8)
+    expected = decode(loaded, asks, OPEN)
+    first = loaded.model.model.layers[0].mlp.down_proj.weight
+
+    def spoil(decoder: Any, *, undo: bool = False) -> None:
+        first.data.mul_(0.5 if undo else 2.0)
+
+    monkeypatch.setattr(steps, "compile_layers", spoil)
+    steps.compile_steps(loaded)
+    assert "its layers are not compiled" in capsys.readouterr().err
+    assert decode(loaded, asks, OPEN) == expected

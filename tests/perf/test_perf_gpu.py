@@ -11,7 +11,7 @@ import torch
 
 from divtok.packed import probe
 from perf.gpu import __main__ as command
-from perf.gpu import kernels, reading, speculative, whole_run, writing
+from perf.gpu import kernels, reading, speculative, while_writing, whole_run, writing
 from perf.gpu.findings import Finding, Report, read_report
 from perf.gpu.models import QWEN_15B, SHAPES, Shape
 
@@ -244,16 +244,26 @@ def test_speculation_is_measured_with_drafts_that_mostly_stay(
         ("GENERATOR", generator),
         ("AUXILIARY", auxiliary),
         ("TOKENS", 1000),
-        ("ROWS", (3,)),
+        ("ROWS", {"open": (3,), "top-p 0.95": (3,)}),
         ("NEW_TOKENS", 60),
         ("DRAFTS", (1,)),
     ):
         monkeypatch.setattr(speculative, name, value)
     monkeypatch.setattr(torch, "bfloat16", torch.float32)
+    monkeypatch.setattr(speculative, "compile_steps", lambda loaded: None)
     found = list(speculative.check(CPU))
     assert [f.name for f in found] == ["3 x 60 tokens, open", "3 x 60 tokens, top-p 0.95"]
     for finding in found:
-        assert 1.55 < float(finding.facts["k=1, tokens a round"]) < 1.95
-        plain = ("plain", "plain + trace", "capture", "plain, traced on the way")
-        ways = (*plain, "k=1", "k=1, not traced")
+        assert 1.55 < float(finding.facts["k=1, not traced, tokens a round"]) < 1.95
+        ways = ("plain", "plain + trace", "capture", "k=1", "k=1, not traced")
         assert all(float(finding.facts[way]) > 0 for way in ways)
+
+
+def test_traces_that_come_with_the_writing_are_held_against_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(while_writing, "PROBLEMS", 3)
+    monkeypatch.setattr(while_writing, "ASKED", 1)
+    found = list(while_writing.check(CPU))
+    assert len(found) == 7
+    assert all(finding.holds for finding in found)

@@ -16,6 +16,7 @@ from divtok.generate.live import Live, WrittenTogether
 from divtok.protocols.encode import prompt_ids
 from divtok.records import CountedTokens, Problem, Sampling, Scalar, trajectory_key
 from divtok.trace.pair import Pair
+from divtok.trace.topk.written_pair import WrittenPair
 
 # Sums over a beginning and over the whole are rounded differently.
 _ROUNDING = 1e-9
@@ -31,7 +32,10 @@ class Bar:
     never_rises: bool
 
     def out_of_reach(self, value: float | None) -> bool:
-        """Whether no further token can bring a running confidence back to the threshold."""
+        """Whether no further token can bring a running confidence back to the threshold.
+
+        Where it is known within bounds, the upper one decides.
+        """
         return self.never_rises and value is not None and value < self.threshold - _ROUNDING
 
 
@@ -42,7 +46,7 @@ class Watch:
     """
 
     text: str
-    pair: Pair
+    pair: Pair | WrittenPair
     scoring: Scoring
     prompt: tuple[int, ...]
     bar: Bar | None
@@ -51,7 +55,7 @@ class Watch:
     def of(
         cls,
         question: str,
-        pair: Pair,
+        pair: Pair | WrittenPair,
         *,
         generator: str | None,
         estimators: str | Sequence[str] | None,
@@ -66,7 +70,7 @@ class Watch:
         why = not_text("question", question)
         if why is not None:
             raise UsageError(f"{why[0].upper()}{why[1:]}.")
-        if not isinstance(pair, Pair):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(pair, Pair | WrittenPair):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
                 "Only a pair of models with weights here reads a response while it is written.",
                 next_step="Make one with load_pair.",
@@ -92,6 +96,16 @@ class Watch:
         prompt = prompt_ids(pair.p.tokenizer, question)
         return cls(question, pair, scoring, prompt, _bar(scoring, above))
 
+    @property
+    def both_here(self) -> Pair:
+        """The pair, for what both models read here."""
+        if not isinstance(self.pair, Pair):
+            raise UsageError(
+                "A generator behind a server tells of its own tokens; it reads no text.",
+                next_step="Follow its tokens, or make a pair with load_pair.",
+            )
+        return self.pair
+
     def check_stop(self, stop: bool) -> None:
         """Refuse to stop where nothing says when."""
         if stop and self.bar is None:
@@ -109,6 +123,7 @@ class Question:
     """
 
     watch: Watch
+    pair: Pair
     sampling: Sampling
     limit: int
 
@@ -142,7 +157,7 @@ class Question:
             parameters=parameters,
             above=above,
         )
-        return cls(watch, sampling, _limit(pair, len(watch.prompt), sampling, max_tokens))
+        return cls(watch, pair, sampling, _limit(pair, len(watch.prompt), sampling, max_tokens))
 
     @property
     def scoring(self) -> Scoring:
@@ -156,7 +171,7 @@ class Question:
         """Tells a response by its question, model, sampling and number; its draws go by it."""
         return trajectory_key(
             Problem("", "", self.watch.text, None),
-            generator=self.watch.pair.p.name,
+            generator=self.pair.p.name,
             protocol="cot",
             sampling=self.sampling,
             sample=sample,
@@ -166,7 +181,7 @@ class Question:
         """These samples, written at the same time."""
         asks = [Ask(self.key(sample), self.watch.prompt, self.limit) for sample in samples]
         others = self.scoring.asked.divergences
-        return WrittenTogether(self.watch.pair, asks, self.sampling, others=others)
+        return WrittenTogether(self.pair, asks, self.sampling, others=others)
 
 
 def sampling_of(

@@ -6,38 +6,39 @@ The text may come from a server or from whoever calls. What takes it, piece by p
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-import numpy as np
-
 from divtok.api import NO_TEXT, nothing_scored
 from divtok.api.asking import Watch
+from divtok.api.followed import Followed, acceptance_told, ending_of
+from divtok.api.following_tokens import TOP_LOGPROBS, token_events, written_pair
 from divtok.api.result import Result
 from divtok.api.scoring import FitLike, PolicyLike, not_text
-from divtok.api.streaming import Ending, StreamEvent, Watched
-from divtok.decide.accepted import Acceptance, acceptance_of, has_steps
+from divtok.api.streaming import Ending, StreamEvent
+from divtok.decide.accepted import Acceptance
 from divtok.endpoints.settings import ServerSettings
-from divtok.errors import DataError, NothingScoredError, UsageError
+from divtok.errors import UsageError
 from divtok.generate.along import BLOCK, ReadAlong, check_along
 from divtok.generate.chat_stream import ChatStream, chat_body
 from divtok.protocols.settling import Settling
 from divtok.records import CountedTokens, Scalar
-from divtok.trace.batches import Row, unreadable
 from divtok.trace.listener import Read
 from divtok.trace.pair import Pair
+from divtok.trace.reader import Reader
+from divtok.trace.topk.written_pair import WrittenPair
 
 
 def follow(
     question: str,
     *,
-    pair: Pair,
+    pair: Pair | None = None,
     server: ServerSettings | str | None = None,
     model: str | None = None,
+    auxiliary: Reader | str | None = None,
     text: Iterable[str] | None = None,
     estimator: str | Sequence[str] | None = None,
     theta: float | None = None,
@@ -54,9 +55,15 @@ def follow(
     above: float | None = None,
     stop: bool = False,
     block: int = BLOCK,
+    top_logprobs: int | None = None,
+    tokenizer: Any = None,
+    precision: str | float | None = None,
     **parameters: Scalar,
 ) -> Generator[StreamEvent]:
-    """A server answers the question, and both models of a pair read along: one event a token.
+    """A server answers the question, and models here read along: one event a token.
+
+    Both models of a `pair` read the text, whoever wrote it. Or else the server's own model is p,
+    and only the `auxiliary` q reads here: see below.
 
     `server` is the address of an OpenAI-compatible server (or settings with it), `model` what it
     calls its model. `temperature`, `top_p`, `seed`, `max_tokens` and `extra_body` go into the
@@ -71,8 +78,15 @@ def follow(
     where the response can no longer reach the policy's threshold, or `above`: see `stream`.
 
     `estimator`, `theta`, `generator`, which is by default `model`, `tokens`, `fitted`, `prior`,
-    `policy` and parameters are as in `confidence`. Both models must be of a kind that can be read a
-    few tokens at a time.
+    `policy` and parameters are as in `confidence`. Models that read must be of a kind that can be
+    read a few tokens at a time.
+
+    `auxiliary` is a model's ref, or the `q` of a pair that is loaded. The server is then asked for
+    the log-probs of its `top_logprobs` (20) most likely tokens at each place, so that a divergence,
+    a count and a confidence are known within bounds, which events and result have. A policy accepts
+    by the lower one, and `stop` waits for the upper one. The tokens are the server's own, and so is
+    the prompt where it tells; else it is made with `tokenizer`, given as such or as a ref, and by
+    default that of the ref `model`. `precision` is as in `load_server_pair`.
 
     Example:
         >>> import divtok
@@ -84,10 +98,38 @@ def follow(
         (0.95, 'unknown')
         >>> events = divtok.follow(question, pair=pair, server=P_URL, model="divtok/tiny-0.5m")
         >>> answer = "".join(event.text for event in events)
+        >>> there = {"server": P_URL, "model": "divtok/tiny-0.5m"}
+        >>> *_, last = divtok.follow(question, auxiliary="divtok/tiny-0.3m", **there)
+        >>> low, high = last.result.bounds
+        >>> low <= last.result.value <= high
+        True
     """
+    for_auxiliary = {"top_logprobs": top_logprobs, "tokenizer": tokenizer, "precision": precision}
+    sent: dict[str, Any] = {
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "max_tokens": max_tokens,
+    }
+    if text is not None:
+        there = {"server": server, "model": model, "auxiliary": auxiliary, "extra_body": extra_body}
+        _check_none(
+            there | sent,
+            "The text is given, so there is nothing to ask",
+            "Leave out text, or what is for a server.",
+        )
+    elif server is None or model is None:
+        raise UsageError(
+            "Nothing says where the text comes from.",
+            next_step="Give server and model, or the text in pieces.",
+        )
+    if auxiliary is None:
+        what = "Two models here read the text, so it is not known what this is for"
+        _check_none(for_auxiliary, what, "Leave it out, or give an auxiliary alone.")
+    read_by = _read_by(pair, auxiliary, model, tokenizer, precision)
     asked = Watch.of(
         question,
-        pair,
+        read_by,
         generator=model if generator is None else generator,
         estimators=estimator,
         theta=theta,
@@ -99,30 +141,41 @@ def follow(
         above=above,
     )
     if text is not None:
-        given = {"server": server, "model": model, "extra_body": extra_body, "seed": seed}
-        given |= {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
-        beside = [name for name, value in given.items() if value is not None]
-        if beside:
-            raise UsageError(
-                f"The text is given, so there is nothing to ask: {', '.join(beside)}.",
-                next_step="Leave out text, or what is for a server.",
-            )
         return _followed(Following(asked, stop=stop, block=block), text)
-    if server is None or model is None:
-        raise UsageError(
-            "Nothing says where the text comes from.",
-            next_step="Give server and model, or the text in pieces.",
-        )
+    assert server is not None
+    assert model is not None
+    listed = TOP_LOGPROBS if top_logprobs is None else top_logprobs
     body = chat_body(
         question,
         model,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        max_tokens=max_tokens,
+        **sent,
         extra_body=extra_body,
+        top_logprobs=None if auxiliary is None else listed,
     )
     return events(asked, server, body, stop=stop, block=block)
+
+
+def _read_by(
+    pair: Pair | None,
+    auxiliary: Reader | str | None,
+    model: str | None,
+    tokenizer: Any,
+    precision: str | float | None,
+) -> Pair | WrittenPair:
+    if pair is not None and auxiliary is None:
+        return pair
+    if auxiliary is not None and model is not None and pair is None:
+        return written_pair(model, auxiliary, tokenizer=tokenizer, precision=precision or "auto")
+    raise UsageError(
+        "Either a pair reads the text, or an auxiliary beside the server's own log-probs.",
+        next_step="Give one of pair and auxiliary.",
+    )
+
+
+def _check_none(given: Mapping[str, object], what: str, next_step: str) -> None:
+    beside = [name for name, value in given.items() if value is not None]
+    if beside:
+        raise UsageError(f"{what}: {', '.join(beside)}.", next_step=next_step)
 
 
 def events(
@@ -135,6 +188,8 @@ def events(
 ) -> Generator[StreamEvent]:
     """What `follow` gives for the stream of a server; whatever can be refused is refused here."""
     settings = ServerSettings(server) if isinstance(server, str) else server
+    if isinstance(asked.pair, WrittenPair):
+        return token_events(asked, asked.pair, ChatStream(settings, body), stop=stop, block=block)
     return _asked(Following(asked, stop=stop, block=block), ChatStream(settings, body))
 
 
@@ -156,23 +211,11 @@ def _asked(following: Following, chat: ChatStream) -> Generator[StreamEvent]:
             yield from following.feed(piece)
             if following.over:
                 return
-    ending = chat.ending
-    ending = "unknown" if ending == "failed" else ending
-    yield from following.end(ending, acceptance=_acceptance(chat.measured))
+    acceptance = acceptance_told(chat.measured)
+    yield from following.end(ending_of(chat.ending), acceptance=acceptance)
 
 
-def _acceptance(measured: Mapping[str, Any]) -> Acceptance | None:
-    """Of what a server says at the end; a warning where it cannot be right."""
-    if not has_steps(measured):
-        return None
-    try:
-        return acceptance_of(measured)
-    except DataError as error:
-        warnings.warn(f"The server's counts of drafts were left out: {error.what}", stacklevel=3)
-        return None
-
-
-class Following(Watched):
+class Following(Followed):
     """One response that comes as text: pieces in, events out, until it is `over`.
 
     `block` tokens are read at once. With `stop` the response is over as soon as it cannot reach the
@@ -180,17 +223,14 @@ class Following(Watched):
     """
 
     def __init__(self, asked: Watch, *, stop: bool = False, block: int = BLOCK) -> None:
-        if block < 1:
-            raise UsageError(f"block must be at least 1, not {block}.")
-        asked.check_stop(stop)
-        check_along(asked.pair)
-        super().__init__(asked, stop=stop)
-        self._asked, self._block, self._taken_back = asked, block, 0
-        self._settling = Settling(asked.pair.p.tokenizer)
+        pair = asked.both_here
+        super().__init__(asked, [pair.p, pair.q], stop=stop, block=block)
+        check_along(pair.p, pair.q)
+        self._taken_back = 0
+        self._settling = Settling(pair.p.tokenizer)
         self._reading = ReadAlong(
-            asked.pair, asked.prompt, others=asked.scoring.asked.divergences, block=block
+            pair, asked.prompt, others=asked.scoring.asked.divergences, block=block
         )
-        self.over = False
 
     @property
     def written(self) -> str:
@@ -234,29 +274,11 @@ class Following(Watched):
         assert result is not None  # only what is stopped has none
         return result
 
-    def _check_open(self) -> None:
-        if self.over:
-            raise UsageError("This response is over.", next_step="Follow another one anew.")
-
     def _read(self, ids: Sequence[int], ending: Ending | None) -> list[StreamEvent]:
         """The next tokens; with an ending, the last of them ends the response."""
-        events: list[StreamEvent] = []
-        last = len(ids) - 1
-        try:
-            self._check_length(ids)
-            for place, (token, numbers) in enumerate(
-                zip(ids, self._reading.read(ids), strict=True)
-            ):
-                event = self._take(token, numbers, ending if place == last else None)
-                events.append(replace(event, taken_back=self._taken_back))
-                self._taken_back = 0
-                if event.done:
-                    self.over = True
-                    break
-        except NothingScoredError:
-            self.over = True  # nor will it be with more text
-            raise
-        return events
+        first, *others = self._tell(ids, lambda: self._reading.read(ids), ending)
+        first, self._taken_back = replace(first, taken_back=self._taken_back), 0
+        return [first, *others]
 
     def _take_back(self, count: int) -> None:
         if count <= 0:
@@ -265,14 +287,6 @@ class Following(Watched):
         self._trace = self._trace.kept(len(self) - count)
         self._forget()
         self._taken_back = count
-
-    def _check_length(self, ids: Sequence[int]) -> None:
-        """What cannot be read to its end is refused as soon as that is known."""
-        all_ids = np.array([*self._trace.token_ids, *ids], dtype=np.int64)
-        row = Row("", np.array(self._asked.prompt, dtype=np.int64), all_ids)
-        why = unreadable(row, self._asked.pair.p, self._asked.pair.q)
-        if why is not None:
-            raise nothing_scored(why[1])
 
     def _result(self) -> Result:
         """What `confidence` gives for the text."""

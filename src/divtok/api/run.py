@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -33,11 +32,11 @@ from divtok.store.verify import Checked
 if TYPE_CHECKING:
     import polars as pl
 
+    from divtok.api.running import RunningResults
     from divtok.api.scoring import PolicyLike
     from divtok.decide.offer import Offer
     from divtok.decide.policy import Below
     from divtok.stages.policies import Applied
-    from divtok.stages.running import RunningResults
 
 Settings: TypeAlias = Mapping[str, Any]
 Verdicts: TypeAlias = Literal["ours", "theirs", "both"]
@@ -268,19 +267,10 @@ class Run(Shown):
         From the traces: AUROC and ECE of prefixes, the tokens that need not be written where a
         threshold is out of reach, and what comes of trying the next sample instead.
         """
-        from divtok.decide.early import SafeStop
-        from divtok.decide.tries import Majority, StopAndTry
-        from divtok.evaluate.running import RunningFigures
+        from divtok.api.running import as_tables
         from divtok.stages.running import running
 
-        found = running(self._run, self._config())
-        return replace(
-            found,
-            figures=Records(RunningFigures, found.figures),
-            stops=Records(SafeStop, found.stops),
-            tries=Records(StopAndTry, found.tries),
-            majorities=Records(Majority, found.majorities),
-        )
+        return as_tables(running(self._run, self._config()))
 
     def report(self) -> Path:
         """`divtok report`: write tables and figures, and say where."""

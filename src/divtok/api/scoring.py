@@ -54,6 +54,7 @@ from divtok.trace.pair import Asked, Pair
 from divtok.trace.pair_warnings import Tally, warnings_by_traces
 from divtok.trace.spans import token_texts
 from divtok.trace.topk.server_pair import ServerPair
+from divtok.trace.topk.written_pair import WrittenPair
 
 DEFAULT = "dtc_lin"  # who scores where nobody is named
 
@@ -77,7 +78,7 @@ class Scored:
 class Scoring:
     """A pair, a theta, and the estimators with all their parameters. Made by `of`."""
 
-    pair: Pair | ServerPair
+    pair: Pair | ServerPair | WrittenPair
     theta: float
     chosen: Sequence[tuple[Estimator, Mapping[str, Scalar]]]
     kinds: Sequence[str]  # of the evidence that rides on p's pass
@@ -92,7 +93,7 @@ class Scoring:
     @classmethod
     def of(
         cls,
-        pair: Pair | ServerPair,
+        pair: Pair | ServerPair | WrittenPair,
         *,
         theta: float | None,
         generator: str | None,
@@ -104,7 +105,7 @@ class Scoring:
         policy: PolicyLike | None = None,
     ) -> Scoring:
         """Everything that can be refused before a token is read is refused here."""
-        if not isinstance(pair, Pair | ServerPair):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(pair, Pair | ServerPair | WrittenPair):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError("pair is not a pair of models.", next_step="Make one with load_pair.")
         fit = None if fitted is None else fit_of(fitted)
         if prior is not None:
@@ -168,6 +169,8 @@ class Scoring:
     def read(self, rows: Sequence[Row]) -> list[Read]:
         if isinstance(self.pair, Pair):
             return self.pair.read_rows(rows, budget=self.budget, asked=self.asked)
+        if isinstance(self.pair, WrittenPair):
+            raise UsageError("A generator that only writes behind its server reads no text.")
         return [Read(trace) for trace in self.pair.trace_rows(rows)]
 
     def read_once(self, row: Row) -> Read:
@@ -391,7 +394,7 @@ def not_text(name: str, value: object) -> Reason | None:
     return None
 
 
-def _check_estimator(spec: Estimator, pair: Pair | ServerPair) -> None:
+def _check_estimator(spec: Estimator, pair: Pair | ServerPair | WrittenPair) -> None:
     """A pair gives traces and what rides on its pass; other evidence takes other models."""
     beyond = [kind for kind in spec.evidence if EVIDENCE.get(kind).alone() is None]
     if beyond or spec.learned is not None:
@@ -400,7 +403,7 @@ def _check_estimator(spec: Estimator, pair: Pair | ServerPair) -> None:
             + (f" ({', '.join(beyond)})." if beyond else ": it learns from many."),
             next_step=f"Use it in a run: divtok run score.estimators={spec.name}",
         )
-    if isinstance(pair, ServerPair) and (spec.needs_exact or spec.evidence):
+    if not isinstance(pair, Pair) and (spec.needs_exact or spec.evidence):
         raise UsageError(
             f"'{spec.name}' needs more than a server tells: its most likely tokens.",
             next_step="Use another estimator, or models with weights here.",

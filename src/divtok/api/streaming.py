@@ -15,9 +15,10 @@ from divtok.api.result import Result
 from divtok.api.scoring import FitLike, PolicyLike, Scored, guard_of
 from divtok.decide.accepted import Acceptance
 from divtok.generate.live import Live, Step
-from divtok.records import Confidence, CountedTokens, Sampling, Scalar, Trace
-from divtok.score.estimators.dtc import divergent_count, divergent_tokens
+from divtok.records import Confidence, CountedTokens, Counts, Sampling, Scalar, Trace
+from divtok.score.estimators.dtc import divergent_tokens
 from divtok.score.estimators.guarded import unexpected_count
+from divtok.score.facts import count_trace
 from divtok.trace.growing import GrowingTrace
 from divtok.trace.listener import Read
 from divtok.trace.pair import Pair
@@ -40,9 +41,11 @@ class StreamEvent:
     also "unknown". `result` is what `confidence` gives for these tokens, and `count` and
     `confidence` are final. A stopped response has no result.
 
-    Two more are for `follow` alone. `taken_back` is how many tokens before this one turned out to
+    The others are for `follow` alone. `taken_back` is how many tokens before this one turned out to
     be others, so that `position` goes back. `acceptance`, with the last token, is what the server
-    says of its drafts: see `acceptance_of`.
+    says of its drafts: see `acceptance_of`. Where a server tells its most likely tokens only,
+    `jsd_bounds`, `count_bounds` and `bounds`, by estimator, are what the numbers certainly lie
+    between; `unexpected` is None then, for it is not known.
 
     Example:
         >>> import divtok
@@ -57,7 +60,7 @@ class StreamEvent:
     position: int
     jsd_bits: float
     divergent: bool
-    unexpected: bool
+    unexpected: bool | None
     held: bool
     count: int
     confidence: Mapping[str, float | None]
@@ -66,6 +69,9 @@ class StreamEvent:
     result: Result | None = None
     taken_back: int = 0
     acceptance: Acceptance | None = None
+    jsd_bounds: tuple[float, float] | None = None
+    count_bounds: tuple[int, int] | None = None
+    bounds: Mapping[str, tuple[float, float] | None] | None = None
 
 
 def stream(
@@ -162,8 +168,9 @@ class Watched:
         """Nothing is known of the beginning."""
         self._begun: Trace | None = None
         self._counts = np.zeros(0, dtype=bool)  # which tokens of the beginning do
-        self._count = 0
+        self._count, self._count_bounds = 0, (0, 0)
         self.confidence: dict[str, float | None] = {s.name: None for s, _ in self._scoring.chosen}
+        self._bounds: dict[str, tuple[float, float] | None] = dict.fromkeys(self.confidence)
 
     def __len__(self) -> int:
         return len(self._trace)
@@ -186,22 +193,33 @@ class Watched:
         held = place >= len(self._counts) or not bool(self._counts[place])
         result = None if ending is None else self._result()
         if ending is None and self._stop and self._bar is not None:
-            running = self.confidence[self._bar.estimator]
-            ending = "stopped" if self._bar.out_of_reach(running) else None
+            ending = "stopped" if self._bar.out_of_reach(self._most()) else None
+        unexpected = unexpected_count(one, guard=self._guard)
+        low, high = one.jsd_low_bits, one.jsd_high_bits
         return StreamEvent(
             text=trace.texts[place],
             token_id=token,
             position=place,
             jsd_bits=float(one.jsd_bits[0]),
             divergent=not held and bool(divergent_tokens(one, theta=self._scoring.theta)[0]),
-            unexpected=bool(unexpected_count(one, guard=self._guard)),
+            unexpected=None if unexpected is None else bool(unexpected),
             held=held,
             count=self._count,
             confidence=MappingProxyType(dict(self.confidence)),
             done=ending is not None,
             ending=ending,
             result=result,
+            jsd_bounds=None if low is None or high is None else (float(low[0]), float(high[0])),
+            count_bounds=None if one.exact else self._count_bounds,
+            bounds=None if one.exact else MappingProxyType(dict(self._bounds)),
         )
+
+    def _most(self) -> float | None:
+        """The most that the running confidence which the bar is for may be."""
+        if self._bar is None:
+            return None
+        bounds = self._bounds[self._bar.estimator]
+        return self.confidence[self._bar.estimator] if bounds is None else bounds[1]
 
     def _look(self, begun: Trace | None) -> None:
         """Count and score the beginning, where it is another one than before."""
@@ -209,7 +227,7 @@ class Watched:
             return
         self._begun, counted = begun, replace(begun, counted=self._scoring.tokens)
         self._counts = counted.reasoning()
-        self._count = divergent_count(counted, theta=self._scoring.theta)
+        self._tally(count_trace(counted, theta=self._scoring.theta, band_bits=0.0))
         self._score(self._scoring.confidences(counted.key, counted))
 
     def _result(self) -> Result:
@@ -222,7 +240,8 @@ class Watched:
         found = self._scoring.result(scored, self._place(), texts=texts)
         if found is None:
             raise nothing_scored(scored.confidences[0].reason)
-        self._count = found.count
+        if scored.counts is not None:
+            self._tally(scored.counts)
         self._score(scored.confidences)
         return found
 
@@ -230,6 +249,15 @@ class Watched:
         """Of the estimator whose result is shown: the policy's, or the first."""
         return 0 if self._bar is None else self._bar.place
 
+    def _tally(self, counts: Counts) -> None:
+        self._count = counts.count
+        if counts.low is not None and counts.high is not None:
+            self._count_bounds = counts.low, counts.high
+
     def _score(self, found: Sequence[Confidence]) -> None:
         for confidence in found:
+            low, high = confidence.low, confidence.high
             self.confidence[confidence.estimator] = confidence.value
+            self._bounds[confidence.estimator] = (
+                None if low is None or high is None else (low, high)
+            )

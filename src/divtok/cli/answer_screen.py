@@ -91,7 +91,7 @@ def answer_text(event: StreamEvent) -> Text:
         event.text,
         event.jsd_bits,
         divergent=event.divergent,
-        unexpected=event.unexpected,
+        unexpected=bool(event.unexpected),
         brackets=not coloured(),
     )
     if not event.taken_back:
@@ -99,6 +99,12 @@ def answer_text(event: StreamEvent) -> Text:
     from rich.text import Text
 
     return Text(f"\n(the last {event.taken_back} tokens were others:)\n").append_text(text)
+
+
+def within(event: StreamEvent, name: str) -> str:
+    """What the confidence of an estimator certainly lies between, where that is not one number."""
+    bounds = None if event.bounds is None else event.bounds[name]
+    return "" if bounds is None else f" ({bounds[0]:.3f} to {bounds[1]:.3f})"
 
 
 def corner(event: StreamEvent) -> Text:
@@ -109,5 +115,6 @@ def corner(event: StreamEvent) -> Text:
     for name, value in event.confidence.items():
         text.append(f"{name} ", style="dim")
         text.append("-" if value is None else f"{value:.3f}", style="bold")
+        text.append(within(event, name), style="dim")
         text.append("   ")
     return text.append(f"{event.count} divergent of {event.position + 1}", style="dim")

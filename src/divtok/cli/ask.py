@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from divtok.cli import Stopped
-from divtok.cli.answer_screen import answer_screen
+from divtok.cli.answer_screen import answer_screen, within
+from divtok.cli.ask_options import check_auxiliary, check_own, check_server
 from divtok.cli.confidence import (
     facts_of,
     pair_names,
@@ -19,7 +20,7 @@ from divtok.cli.confidence import (
 )
 from divtok.cli.options import DTypesOption, JsonOption, PairOption, ReadersOption, SeedOption
 from divtok.cli.printing import saying_warnings
-from divtok.errors import EXIT_NOTHING, UsageError
+from divtok.errors import EXIT_NOTHING
 from divtok.json_text import json_text
 from divtok.models.load import DType
 from divtok.progress import say
@@ -106,20 +107,48 @@ def ask(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="What --server calls its model.")
     ] = None,
+    auxiliary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="Q",
+            help="Score with --server's own model and this one here, in place of a pair.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help="The tokenizer of --server's model; with --auxiliary, where --model is no ref.",
+        ),
+    ] = None,
+    top_logprobs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="Likely tokens that --server lists at each place, with --auxiliary; 20 by "
+            "default.",
+        ),
+    ] = None,
     dtype: DTypesOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Let the first model of a pair answer, or a server, and watch the confidence meanwhile.
+
+    A server's answer is read by a pair, or by --auxiliary beside the server's own log-probs.
 
     Divergent tokens are coloured, bold and underlined, unexpected ones inverted; in a pipe they are
     in [brackets] and in {!braces}. Ctrl-C ends it with what is there. With --json there is one
     object a line for each token, or with --until for each answer.
     """
     if server is None and model is None:
-        _check(stop, policy, until, budget, above, batch)
+        check_own(stop, policy, until, budget, above, batch)
     else:
-        _check_server(server, model, until, budget, batch)
-    names, rules = pair_names(pair, family), None
+        check_server(server, model, until, budget, batch)
+    check_auxiliary(auxiliary, model, pair, family, tokenizer, top_logprobs)
+    if auxiliary is not None and model is not None:
+        names, rules = (model, auxiliary), None
+    else:
+        names, rules = pair_names(pair, family), None
     if policy is not None:
         from divtok.api.scoring import policy_of
         from divtok.decide.policy import check_pair_of
@@ -132,15 +161,23 @@ def ask(
 
         sampling = sampling_of(None, temperature=temperature, top_p=top_p, seed=seed)
         given = parameters_of(param or [])
-        models = api.load_pair(*(names if family is None else (family,)), dtype=cast(DType, dtype))
+        both, kind = names if family is None else (family,), cast(DType, dtype)
         if server is not None and model is not None:
             from divtok.api.asking import Watch
             from divtok.api.following import events as followed
+            from divtok.api.following_tokens import TOP_LOGPROBS, written_pair
             from divtok.generate.chat_stream import chat_body
+            from divtok.trace.reader import load_reader
 
+            if auxiliary is None:
+                reads, listed = api.load_pair(*both, dtype=kind), None
+            else:
+                reader = load_reader(auxiliary, dtype=kind)
+                reads = written_pair(model, reader, tokenizer=tokenizer)
+                listed = TOP_LOGPROBS if top_logprobs is None else top_logprobs
             watch = Watch.of(
                 question,
-                models,
+                reads,
                 generator=model,
                 estimators=estimator or None,
                 theta=theta,
@@ -158,12 +195,13 @@ def ask(
                 top_p=top_p,
                 seed=seed,
                 max_tokens=max_tokens,
+                top_logprobs=listed,
             )
             _show_events(followed(watch, server, body, stop=stop), as_json)
             return
         asked = Question.of(
             question,
-            models,
+            api.load_pair(*both, dtype=kind),
             estimators=estimator or None,
             theta=theta,
             sampling=sampling,
@@ -181,52 +219,6 @@ def ask(
             from divtok.api.streaming import events
 
             _show_events(events(asked, stop=stop), as_json)
-
-
-def _check(
-    stop: bool,
-    policy: str | None,
-    until: int | None,
-    budget: int | None,
-    above: float | None,
-    batch: int,
-) -> None:
-    """Refuse options that do not go together, before any model is loaded."""
-    if stop and policy is None:
-        raise UsageError(
-            "Nothing says from which confidence on an answer is stopped.",
-            next_step="Give --policy, or leave out --stop.",
-        )
-    if (until is None) != (budget is None):
-        raise UsageError(
-            "--until and --budget go together.",
-            next_step="Say how many answers to accept, and how many tokens they may cost.",
-        )
-    if until is None and (above is not None or batch > 1):
-        raise UsageError(
-            "--above and --batch are for several answers.", next_step="Give --until and --budget."
-        )
-    if until is not None and (policy is None) == (above is None):
-        raise UsageError(
-            "Either a policy or a number says which answers are accepted.",
-            next_step="Give one of --policy and --above.",
-        )
-
-
-def _check_server(
-    server: str | None, model: str | None, until: int | None, budget: int | None, batch: int
-) -> None:
-    """Refuse options that do not go with a server's answer, before any model is loaded."""
-    if server is None or model is None:
-        raise UsageError(
-            "--server and --model go together.",
-            next_step="Say where the server is, and what it calls its model.",
-        )
-    if until is not None or budget is not None or batch > 1:
-        raise UsageError(
-            "--until, --budget and --batch are for a pair that answers itself.",
-            next_step="Leave them out, or leave out --server and --model.",
-        )
 
 
 def _show_events(events: Generator[StreamEvent], as_json: bool) -> None:
@@ -248,7 +240,7 @@ def _show_events(events: Generator[StreamEvent], as_json: bool) -> None:
         put_result(last.result)
         for name, value in last.confidence.items():
             if name != last.result.estimator:
-                put(f"{value:.3f} {name}")
+                put(f"{value:.3f} {name}{within(last, name)}")
     else:
         put(_so_far("stopped, since it can no longer be accepted", last))
 
@@ -257,7 +249,11 @@ def _so_far(how: str, last: StreamEvent | None) -> str:
     """Of an answer that was not written to its end."""
     if last is None:
         return f"{how}: nothing was written yet"
-    known = [f"{name} {value:.3f}" for name, value in last.confidence.items() if value is not None]
+    known = [
+        f"{name} {value:.3f}{within(last, name)}"
+        for name, value in last.confidence.items()
+        if value is not None
+    ]
     so_far = ", ".join(known) or "no confidence yet"
     return f"{how}: {so_far}, {last.count} divergent of {last.position + 1} tokens so far"
 
@@ -275,6 +271,9 @@ def _event(event: StreamEvent) -> dict[str, Any]:
         "confidence": dict(event.confidence),
         "done": event.done,
     }
+    if event.bounds is not None:
+        found["jsd_bounds"], found["count_bounds"] = event.jsd_bounds, event.count_bounds
+        found["confidence_bounds"] = dict(event.bounds)
     if event.taken_back:
         found["taken_back"] = event.taken_back
     if event.done:

@@ -133,19 +133,20 @@ def confidence(
         raise UsageError(
             "There is one response, not a stream of rows.", next_step="Leave out --batch."
         )
-    parameters = parameters_of(param or [])
-    p, q = pair_names(pair, family)
-    rules = None
+    parameters, rules = parameters_of(param or []), None
     if policy is not None:
         from divtok.api.scoring import named, policy_of, with_policy
-        from divtok.decide.policy import check_pair_of
 
         rules = policy_of(policy)
-        check_pair_of(rules, (p, q))
         estimator = named(estimator, rules)[0]
         theta, parameters = with_policy(rules, [estimator], theta, parameters)
     estimator = estimator or "dtc_lin"
     _check(estimator, theta, parameters)
+    p, q = pair_names(pair, family)
+    if rules is not None:
+        from divtok.decide.policy import check_pair_of
+
+        check_pair_of(rules, (p, q))
     fit = None
     if fitted:
         from divtok.api.scoring import check_fit, fit_of, with_fitted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from divtok.config.run import RunConfig, TraceSection
-from divtok.models.load import LoadOptions, model_digest, resolve_dtype
+from divtok.config.run import GenerateSection, RunConfig, TraceSection
+from divtok.models.load import LoadOptions, model_digest, pick_place, resolve_dtype
 from divtok.packed.packs import plan_packs
 from divtok.records import Trajectory
 from divtok.store.sections import Digest
@@ -35,6 +35,14 @@ def dtype_of(config: RunConfig, ref: str, *, device: str | None = None) -> str:
 def digest_of(config: RunConfig, ref: str) -> Digest:
     """What tells a model's weights from others; an error where the model is not there."""
     return model_digest(ref, revision=config.revisions.get(ref))
+
+
+def worth_compiling(section: GenerateSection | TraceSection, tokens: float, *, least: int) -> bool:
+    """Whether layers are compiled, which takes seconds: by itself on a GPU from so many tokens."""
+    if section.compile != "auto":
+        return section.compile == "always"
+    place, _ = pick_place(section.device, section.device_map)
+    return place.type == "cuda" and tokens >= least
 
 
 def packs_of(rows: Sequence[Trajectory], section: TraceSection) -> list[list[Trajectory]]:

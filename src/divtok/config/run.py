@@ -51,6 +51,7 @@ from divtok.trace.budget import DEFAULT_TOKENS, Budget
 from divtok.trace.topk.known import stated_rounding
 
 Form = Literal["auto", "prompt_logprobs", "echo"]
+Compile = Literal["auto", "always", "never"]  # the layers; auto: on a GPU, for a long job
 Names = Annotated[list[str], Field(min_length=1)]
 ProtocolName = Annotated[str, AfterValidator(known_protocol)]
 # What is counted with where no theta was fitted: a count then ranks responses and is nothing more.
@@ -115,6 +116,7 @@ class GenerateSection(Section):
     dtype: DType = "auto"
     device: str | None = None
     device_map: str | None = None  # spreads the model over all GPUs instead
+    compile: Compile = "auto"
 
     @property
     def _sections(self) -> tuple[BaseModel, ...]:
@@ -186,7 +188,7 @@ class TraceSection(PairSection):
     device: str | None = None
     q_device: str | None = None  # left out: where p is
     device_map: str | None = None  # spreads both models over all GPUs instead
-    compile: Literal["auto", "always", "never"] = "auto"
+    compile: Compile = "auto"
     server: TopKSection = TopKSection()
 
     def budget(self) -> Budget:

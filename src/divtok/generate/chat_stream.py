@@ -7,6 +7,8 @@ becomes of the text.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from divtok.endpoints.chat_text import NotText, finish_reason_of, message_parts
@@ -20,7 +22,19 @@ from divtok.protocols.prompts import messages_for
 from divtok.records import FinishReason
 
 _OURS = ("messages", "model", "stream", "n")
+_LOGPROBS = ("logprobs", "top_logprobs")
+# What servers other than vLLM may refuse.
+BY_IDS = ("return_token_ids", "return_tokens_as_token_ids")
 _BETWEEN = "\n\n"  # reasoning and text, see `with_reasoning`
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one event brings: its text, and the event and its choice with whatever else is there."""
+
+    text: str
+    choice: Mapping[str, Any]
+    event: Mapping[str, Any]
 
 
 class ChatStream:
@@ -37,30 +51,39 @@ class ChatStream:
         self.measured: dict[str, Any] = {}
 
     @property
+    def server(self) -> str:
+        return self._settings.base_url
+
+    @property
+    def top_logprobs(self) -> int:
+        """How many likely tokens are asked for at each place."""
+        return int(self._body.get("top_logprobs", 0))
+
+    @property
     def ending(self) -> FinishReason:
         return finish_reason_of(self._ended)
 
     def pieces(self) -> Generator[str]:
         """The text as it comes; `ServerError` where the server does not send all of it."""
+        with closing(self.parts()) as parts:
+            yield from (part.text for part in parts if part.text)
+
+    def parts(self) -> Generator[Part]:
+        """The same with all that comes beside the text."""
         for event in streamed(self._settings, PATH, self._body, next_step=_next_step):
             if not isinstance(event, dict):
                 raise self._broken(f"it sent {type(event).__name__} for an event")
             for name in ("usage", "metrics"):
                 if event.get(name) is not None:
                     self.measured[name] = event[name]
-            piece = self._piece(event)
-            if piece:
-                yield piece
+            choice = _choice(event)
+            yield Part(self._piece(choice), choice, event)
         if self._ended is None or self._ended in BROKEN_OFF:
             how = "it ended" if self._ended is None else f"finish_reason '{self._ended}'"
             raise self._broken(how)
 
-    def _piece(self, event: Mapping[str, Any]) -> str:
-        """The text of one event, of the first choice alone."""
-        choices = event.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict) or choice.get("index", 0) != 0:
-            return ""
+    def _piece(self, choice: Mapping[str, Any]) -> str:
+        """The text of a choice."""
         ended = choice.get("finish_reason")
         if ended is not None:
             self._ended = str(ended)
@@ -88,6 +111,13 @@ class ChatStream:
         )
 
 
+def _choice(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice alone; empty where the event is about another one, or none."""
+    choices = event.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice if isinstance(choice, dict) and choice.get("index", 0) == 0 else {}
+
+
 def chat_body(
     question: str,
     model: str,
@@ -97,10 +127,20 @@ def chat_body(
     seed: int | None,
     max_tokens: int | None,
     extra_body: Mapping[str, Any] | None = None,
+    top_logprobs: int | None = None,
 ) -> dict[str, Any]:
-    """What is sent for a question. What is None is left out, so that the server's own holds."""
+    """What is sent for a question. What is None is left out, so that the server's own holds.
+
+    With `top_logprobs` the server is asked for what its model gives at each token, and to tell
+    tokens by their ids.
+    """
+    if top_logprobs is not None and top_logprobs < 1:
+        raise UsageError(
+            f"top_logprobs is {top_logprobs}.", next_step="Ask for 1 likely token or more."
+        )
     extra = dict(extra_body or {})
-    ours = [name for name in _OURS if name in extra]
+    taken = _OURS if top_logprobs is None else (*_OURS, *_LOGPROBS)
+    ours = [name for name in taken if name in extra]
     if ours:
         raise UsageError(
             f"extra_body may not set '{ours[0]}'.", next_step="Leave it out: the request says it."
@@ -115,6 +155,9 @@ def chat_body(
         "seed": seed,
         "max_tokens": max_tokens,
     }
+    if top_logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": top_logprobs}
+        body |= dict.fromkeys(BY_IDS, True)
     return {name: value for name, value in (body | extra).items() if value is not None}
 
 
@@ -124,6 +167,11 @@ def _next_step(status: int, said: str) -> str | None:
         return "Leave out max_tokens, and give extra_body={'max_completion_tokens': NUMBER}."
     if "stream_options" in said:
         return "Give extra_body={'stream_options': None}."
+    if any(name in said for name in BY_IDS):
+        left_out = ", ".join(f"'{name}': None" for name in BY_IDS)
+        return f"Give extra_body={{{left_out}}}: then tokens are told by their texts."
+    if "logprobs" in said:
+        return "Lower top_logprobs, or start the server so that it gives as many."
     if seems_about_length(status, said):
         return "Lower max_tokens, or use a server with a longer context."
     return None

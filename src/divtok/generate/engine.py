@@ -58,6 +58,7 @@ class EngineSetup:
     dtype: DType = "auto"
     device: str | None = None
     device_map: str | None = None
+    compile: bool = False  # the layers, for a long job on a GPU
     batch_size: int = 128
     seed: int = 0
     options: Any = None

@@ -121,3 +121,19 @@ def _positions(settings: Any) -> list[dict[str, Any]]:
     rope = getattr(settings, "rope_parameters", None) or {}
     kinds: list[Any] = [rope] if "rope_type" in rope else list(rope.values())
     return [kind for kind in kinds if isinstance(kind, dict)]
+
+
+def compile_layers(decoder: Any, *, undo: bool = False) -> None:
+    """Compile the repeated layers of a decoder, in place: one compilation serves them all."""
+    import torch
+
+    layers = [
+        child
+        for child in decoder.children()
+        if isinstance(child, torch.nn.ModuleList) and len(child) == decoder.config.num_hidden_layers
+    ]
+    for layer in layers[0] if layers else ():
+        if undo:
+            layer._compiled_call_impl = None  # pyright: ignore[reportPrivateUsage]
+        else:
+            layer.compile(dynamic=True)

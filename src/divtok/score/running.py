@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from divtok.errors import UsageError
-from divtok.records import PER_TOKEN_FIELDS, Scalar, Trace
+from divtok.records import BOUND_FIELDS, PER_TOKEN_FIELDS, Scalar, Trace
 from divtok.score.registry import Estimator
 from divtok.score.scoring import score_trace
 from divtok.score.tokens import Floats, Ints, Sums, Tokens
@@ -48,7 +48,7 @@ def prefix(trace: Trace, tokens: int) -> Trace:
     """The trace of the first tokens alone: an answer that is not begun is none, one that is cut
     off ends there.
     """
-    arrays = {name: getattr(trace, name) for name in (*PER_TOKEN_FIELDS, *_BOUNDS)}
+    arrays = {name: getattr(trace, name) for name in (*PER_TOKEN_FIELDS, *BOUND_FIELDS)}
     cut = {name: None if array is None else array[:tokens] for name, array in arrays.items()}
     start, stop = trace.answer_start, trace.answer_stop
     begun = start is not None and stop is not None and start < tokens
@@ -78,6 +78,3 @@ def values_at(
     """[N] the confidences of prefixes that start at these tokens and have these lengths."""
     spans = (total[start + length] - total[start] for total in totals)
     return sums.value(length.astype(np.float64), *spans, **parameters)
-
-
-_BOUNDS = ("jsd_low_bits", "jsd_high_bits")

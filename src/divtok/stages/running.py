@@ -44,19 +44,7 @@ Policies = Mapping[float, float]
 class RunningResults:
     """What a run's traces tell of confidences while responses are written.
 
-    `figures` say how much a confidence is worth after a part of the response, `stops` what is saved
-    by stopping responses that cannot be accepted any more, `tries` what comes of trying the next
-    sample instead, and `majorities` what the most frequent answer of several samples comes to.
-    `left_out` says of estimators why they are in no figure, `reason` why there is none at all.
-
-    Example:
-        >>> import divtok
-        >>> run = divtok.run(family="tiny", limit=25, benchmarks=["arith-easy"], out="example")
-        >>> found = run.running()
-        >>> sorted({stop.estimator for stop in found.stops})
-        ['dtc_guarded', 'dtc_lin', 'dtc_weighted']
-        >>> all(0 <= stop.saved < 1 for stop in found.stops)
-        True
+    What its parts are is said where they are tables: `divtok.api.running`.
     """
 
     figures: Sequence[RunningFigures] = ()

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from divtok.config.loading import digest_of, dtype_of, packs_of
+from divtok.config.loading import digest_of, dtype_of, packs_of, worth_compiling
 from divtok.config.made_with import readers as made_with_readers
-from divtok.config.run import RunConfig, TraceSection
+from divtok.config.run import RunConfig
 from divtok.divergences.divergence import Divergence
 from divtok.evidence.kind import EVIDENCE, Gathering, Riding
 from divtok.families.family import Generator
 from divtok.fill import LOCAL, Executor, Task, batch_by_batch, fill, keep_batch
-from divtok.models.load import pick_place
 from divtok.progress import say
 from divtok.protocols.boxed import AnswerSpan
 from divtok.records import Trajectory
@@ -150,6 +149,7 @@ class _Reading:
             return self._served()
         section = self.config.trace
         missing = [batch for batch in batches if any(map(self._is_missing, batch))]
+        tokens = sum(len(t.prompt_ids) + len(t.token_ids) for batch in missing for t in batch)
         pair = load_pair(
             self.p,
             self.q,
@@ -159,7 +159,7 @@ class _Reading:
             p_device=section.device,
             q_device=section.q_device or section.device,
             device_map=section.device_map,
-            compile_trunks=_worth_compiling(section, missing),
+            compile_trunks=worth_compiling(section, tokens, least=COMPILE_FROM_TOKENS),
         )
         asked = Asked(self.divergences, [rider.riding.open() for rider in self.riders])
         budget = section.budget()
@@ -241,15 +241,6 @@ def stored_answers(run: Run) -> dict[str, AnswerSpan | None]:
         elif start is not None and stop is not None:
             found[key] = AnswerSpan(start=start, stop=stop, content=text)
     return found
-
-
-def _worth_compiling(section: TraceSection, batches: Sequence[Sequence[Trajectory]]) -> bool:
-    """Compiling costs some ten seconds, which a long job on a GPU earns back."""
-    if section.compile != "auto":
-        return section.compile == "always"
-    tokens = sum(len(t.prompt_ids) + len(t.token_ids) for batch in batches for t in batch)
-    place, _ = pick_place(section.device, section.device_map)
-    return place.type == "cuda" and tokens >= COMPILE_FROM_TOKENS
 
 
 def _readers(config: RunConfig) -> list[tuple[Generator, tuple[str, str]]]:

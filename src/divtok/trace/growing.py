@@ -17,9 +17,9 @@ import numpy as np
 from divtok.models.load import Tokenizer
 from divtok.packed.packs import Indices
 from divtok.protocols.boxed import find_boxed, open_box
-from divtok.records import PER_TOKEN_FIELDS, Trace
+from divtok.records import BOUND_FIELDS, PER_TOKEN_FIELDS, Trace
 from divtok.trace.batches import Row
-from divtok.trace.pair import Column, Pair, trace_from
+from divtok.trace.pair import Column, TwoNamed, trace_from
 from divtok.trace.spans import Speller, turn_end
 
 _ROOM = 256  # tokens of the first columns, which double where they are full
@@ -38,7 +38,7 @@ class GrowingTrace:
 
     def __init__(
         self,
-        pair: Pair,
+        pair: TwoNamed,
         prompt: Sequence[int] | Indices,
         *,
         key: str = "",
@@ -57,7 +57,7 @@ class GrowingTrace:
         return len(self.token_ids)
 
     def add(self, token: int, numbers: Mapping[str, float], *, last: bool = False) -> None:
-        """The next token with its numbers, those of `HeadMetrics.columns()`."""
+        """The next token with its numbers: those of `HeadMetrics.columns()`, or with bounds."""
         place = len(self.token_ids)
         if not self._columns:
             self._columns = {name: np.empty(_ROOM, dtype=np.float32) for name in numbers}
@@ -123,7 +123,8 @@ class GrowingTrace:
         self, start: int, stop: int, answer_start: int | None, answer_stop: int | None, end: int
     ) -> Trace:
         columns = {name: column[start:stop] for name, column in self._columns.items()}
-        per_token: dict[str, Any] = {name: columns[name] for name in PER_TOKEN_FIELDS}
+        bounds = [name for name in BOUND_FIELDS if name in columns]
+        per_token: dict[str, Any] = {name: columns[name] for name in (*PER_TOKEN_FIELDS, *bounds)}
         return Trace(
             key=self._key,
             p=self._pair.p.name,
@@ -134,6 +135,7 @@ class GrowingTrace:
             turn_end=end,
             dropped_mass_p=float(columns["dropped_p"].max()),
             dropped_mass_q=float(columns["dropped_q"].max()),
+            exact=not bounds,
             others={name: columns[name] for name in self._others},
         )
 

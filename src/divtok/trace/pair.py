@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 
 from divtok.divergences.divergence import Divergence
 from divtok.errors import ModelError, command
-from divtok.models.load import LoadedModel, PairOptions, Tokenizer
+from divtok.models.load import PairOptions, Tokenizer
 from divtok.packed.packs import Ids, build_pack
 from divtok.protocols.boxed import AnswerSpan
-from divtok.records import Trace, Trajectory
+from divtok.records import BOUND_FIELDS, Trace, Trajectory
 from divtok.trace.assemble import trace_of, trace_without_numbers
 from divtok.trace.batches import Row, check_ids, plain_ids, read_rows, row_of, unreadable
 from divtok.trace.budget import Budget
@@ -207,10 +207,36 @@ def traces_from_states(
     ]
 
 
+class Named(Protocol):
+    """What a trace says of a model, wherever that is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tokenizer(self) -> Any: ...  # satisfies divtok.models.load.Tokenizer
+    @property
+    def end_ids(self) -> frozenset[int]: ...
+
+
+class TwoNamed(Protocol):
+    """Any pair of models."""
+
+    @property
+    def p(self) -> Named: ...
+    @property
+    def q(self) -> Named: ...
+
+
 def trace_from(
-    pair: Pair, row: Row, columns: Mapping[str, Column], others: Iterable[str] = ()
+    pair: TwoNamed, row: Row, columns: Mapping[str, Column], others: Iterable[str] = ()
 ) -> Trace:
-    """One row's trace from its slice [T] of every metric, with these other divergences."""
+    """One row's trace from its slice [T] of every metric, with these other divergences.
+
+    With bounds among the columns it is not exact.
+    """
+    bounds: dict[str, Any] = {
+        name: columns[name].copy() for name in BOUND_FIELDS if name in columns
+    }
     for reader, finite in ((pair.p, columns["finite_p"]), (pair.q, columns["finite_q"])):
         if not finite.all():
             return trace_without_numbers(
@@ -230,6 +256,8 @@ def trace_from(
         end_ids=pair.p.end_ids | pair.q.end_ids,
         dropped_mass_p=float(columns["dropped_p"].max()),
         dropped_mass_q=float(columns["dropped_q"].max()),
+        exact=not bounds,
+        **bounds,
         others={name: columns[name].copy() for name in others},
     )
 
@@ -274,7 +302,16 @@ def check_vocabularies(p: str, p_tokenizer: Tokenizer, q: str, q_tokenizer: Toke
         )
 
 
-def check_reads_all(generator: LoadedModel, auxiliary: Reader, *, next_step: str) -> None:
+class Writes(Protocol):
+    """A generator, as far as its tokens go."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tokenizer_width(self) -> int: ...
+
+
+def check_reads_all(generator: Writes, auxiliary: Reader, *, next_step: str) -> None:
     """Refuse an auxiliary without logits for some of the tokens that the generator may write."""
     if generator.tokenizer_width > auxiliary.head.width:
         raise ModelError(

@@ -14,11 +14,11 @@ from divtok.memory import is_out_of_memory
 from divtok.models.load import LoadedModel, LoadOptions, load_model
 from divtok.packed.decoder import CANNOT
 from divtok.packed.packs import Pack
-from divtok.packed.parts import Head, find_decoder, find_head, length_switch
+from divtok.packed.parts import Head, compile_layers, find_decoder, find_head, length_switch
 from divtok.packed.probe import Probe, Whole, make_probe
 from divtok.progress import say
 from divtok.records import shortened
-from divtok.trace.trunks import Trunk, compile_layers, packed_trunk, padded_trunk
+from divtok.trace.trunks import Trunk, packed_trunk, padded_trunk
 
 if TYPE_CHECKING:
     import torch

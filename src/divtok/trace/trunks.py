@@ -99,19 +99,3 @@ def padded_trunk(decoder: Any, device: torch.device) -> Trunk:
         return torch.cat(owned)[torch.from_numpy(order).to(owned[0].device)]
 
     return trunk
-
-
-def compile_layers(decoder: Any, *, undo: bool = False) -> None:
-    """Compile the repeated layers of a trunk, in place: one compilation serves them all."""
-    import torch
-
-    layers = [
-        child
-        for child in decoder.children()
-        if isinstance(child, torch.nn.ModuleList) and len(child) == decoder.config.num_hidden_layers
-    ]
-    for layer in layers[0] if layers else ():
-        if undo:
-            layer._compiled_call_impl = None  # pyright: ignore[reportPrivateUsage]
-        else:
-            layer.compile(dynamic=True)

@@ -23,8 +23,7 @@ from divtok.generate.engine import (
     register,
     weights_identity,
 )
-from divtok.generate.engines.transformers import REPLIES
-from divtok.models.load import LoadedModel, load_model
+from divtok.generate.engines.transformers import REPLIES, load_writer
 from divtok.section import Section
 
 
@@ -47,24 +46,14 @@ def _check(setup: EngineSetup) -> None:
         )
 
 
-def _load(setup: EngineSetup) -> LoadedModel:
-    return load_model(
-        setup.model,
-        revision=setup.revision,
-        dtype=setup.dtype,
-        device=setup.device,
-        device_map=setup.device_map,
-    )
-
-
 @contextmanager
 def _open(setup: EngineSetup) -> Generator[Write]:
     from divtok.generate.speculative.writing import make_pair  # a config needs the section alone
 
     options: SpeculativeSection = setup.options
     writers = make_pair(
-        _load(setup),
-        _load(_auxiliary(setup)),
+        load_writer(setup),
+        load_writer(_auxiliary(setup)),
         drafts=options.k,
         divergences=further(setup.trace_columns),
     )

@@ -24,6 +24,7 @@ from divtok.generate.engine import (
 )
 from divtok.generate.jobs import generate_batch
 from divtok.generate.replies import reply_batch
+from divtok.generate.steps import compile_steps
 from divtok.models.load import LoadedModel, load_model
 from divtok.section import Section
 
@@ -34,14 +35,18 @@ class TransformersSection(Section):
     capture: bool = False  # keep what tokens were drawn from, and trace with it
 
 
-def _load(setup: EngineSetup) -> LoadedModel:
-    return load_model(
+def load_writer(setup: EngineSetup) -> LoadedModel:
+    """The model of a setup, which is to write token by token."""
+    loaded = load_model(
         setup.model,
         revision=setup.revision,
         dtype=setup.dtype,
         device=setup.device,
         device_map=setup.device_map,
     )
+    if setup.compile:
+        compile_steps(loaded)
+    return loaded
 
 
 def _auxiliary(setup: EngineSetup) -> EngineSetup:
@@ -62,7 +67,7 @@ def _open(setup: EngineSetup) -> Generator[Write]:
     if _captures(setup.options):
         yield _captured(setup)
         return
-    loaded = _load(setup)
+    loaded = load_writer(setup)
     yield lambda batches: (
         [Generated(trajectory) for trajectory in generate_batch(loaded, batch)] for batch in batches
     )
@@ -72,8 +77,8 @@ def _captured(setup: EngineSetup) -> Write:
     from divtok.generate.captured import make_capturing  # a config needs the section alone
 
     pair = make_capturing(
-        _load(setup),
-        _load(_auxiliary(setup)),
+        load_writer(setup),
+        load_writer(_auxiliary(setup)),
         budget=setup.trace_budget,
         divergences=further(setup.trace_columns),
     )
@@ -85,7 +90,7 @@ def _captured(setup: EngineSetup) -> Write:
 
 @contextmanager
 def _open_replies(setup: EngineSetup, max_tokens: int) -> Generator[Ask]:
-    loaded = _load(setup)
+    loaded = load_writer(setup)
     yield lambda batches: (
         [
             Replied(reply)

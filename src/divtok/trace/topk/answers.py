@@ -27,7 +27,7 @@ LARGEST_ID = 2**31 - 1
 # longer than all others.
 _MOST_NUMBERS = 2**24
 
-_BY_ID = "token_id:"
+BY_ID = "token_id:"
 _INCOMPLETE = "\ufffd"  # what a token decodes to that is only a part of a character
 
 
@@ -140,7 +140,7 @@ def read_echo(answer: Any, sent: Sequence[int], start: int, names: TokenNames) -
     tokens, own, top = _columns(answer)
     if len(tokens) not in (len(sent), len(sent) + 1):
         raise Unusable(f"it echoes {len(tokens)} tokens, {len(sent)} were sent")
-    by_id = _are_numbered(tokens)
+    by_id = are_numbered(tokens)
     _check_echo(tokens, sent, by_id, names)
     # A server that writes blanks in its own way could mean another token than we by one text.
     readable = by_id or all(
@@ -148,7 +148,7 @@ def read_echo(answer: Any, sent: Sequence[int], start: int, names: TokenNames) -
         for text, token in zip(tokens, sent, strict=False)
     )
     places = [
-        _named_place(_at(top, index), sent[index], own[index], by_id, names)
+        named_place(_at(top, index), sent[index], own[index], by_id, names)
         for index in range(start, len(sent))
     ]
     return places if readable else [replace(p, logprobs={}, complete=False) for p in places]
@@ -159,9 +159,9 @@ def read_next(answer: Any, names: TokenNames) -> Place:
     tokens, own, top = _columns(answer)
     if len(tokens) != 1:
         raise Unusable(f"log-probs of {len(tokens)} written tokens, 1 was asked for")
-    by_id = _are_numbered(tokens)
-    token = names.by_number(tokens[0].removeprefix(_BY_ID)) if by_id else names.by_text(tokens[0])
-    return _named_place(_at(top, 0), token, own[0], by_id, names)
+    by_id = are_numbered(tokens)
+    token = names.by_number(tokens[0].removeprefix(BY_ID)) if by_id else names.by_text(tokens[0])
+    return named_place(_at(top, 0), token, own[0], by_id, names)
 
 
 def known_of(places: Sequence[Place], rounding: Rounding) -> tuple[Known, FloatArray64]:
@@ -229,7 +229,7 @@ def _check_echo(tokens: Sequence[str], sent: Sequence[int], by_id: bool, names: 
     for index, token in enumerate(sent):
         said = tokens[index]
         same = (
-            names.by_number(said.removeprefix(_BY_ID)) == token
+            names.by_number(said.removeprefix(BY_ID)) == token
             if by_id
             else names.may_be(said, token)
         )
@@ -237,8 +237,8 @@ def _check_echo(tokens: Sequence[str], sent: Sequence[int], by_id: bool, names: 
             raise Unusable(f"it echoes {said!r} at position {index}, where token {token} was sent")
 
 
-def _are_numbered(tokens: Sequence[str]) -> bool:
-    return bool(tokens) and all(token.startswith(_BY_ID) for token in tokens)
+def are_numbered(tokens: Sequence[str]) -> bool:
+    return bool(tokens) and all(token.startswith(BY_ID) for token in tokens)
 
 
 def _at(entries: Sequence[Any], index: int) -> dict[str, Any]:
@@ -275,13 +275,14 @@ def _numbered_place(entry: Mapping[str, Any], token: int, names: TokenNames) -> 
     return Place(logprobs, token, logprobs.get(token), ranked=ranked)
 
 
-def _named_place(
+def named_place(
     entry: Mapping[str, Any], token: int | None, own: Any, by_id: bool, names: TokenNames
 ) -> Place:
+    """A place from the names of tokens with their log-probs, and those of the one that came."""
     logprobs: dict[int, float] = {}
     complete = True
     for key, value in entry.items():
-        named = names.by_number(key.removeprefix(_BY_ID)) if by_id else names.by_text(key)
+        named = names.by_number(key.removeprefix(BY_ID)) if by_id else names.by_text(key)
         if named is None:
             complete = False
             continue

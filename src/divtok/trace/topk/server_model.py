@@ -86,7 +86,7 @@ def load_server_model(
         raise UsageError(f"top_k is {top_k}.", next_step="Ask for 1 likely token or more.")
     if form not in _FORMS:
         raise UsageError(f"Unknown form '{form}'.", next_step=did_you_mean(form, _FORMS))
-    tokenizer, width, end_ids = _read_local(name if tokenizer is None else tokenizer, revision)
+    tokenizer, width, end_ids = read_local(name if tokenizer is None else tokenizer, revision)
     names = TokenNames(tokenizer, width)
     stated = stated_rounding(precision)
 
@@ -164,7 +164,7 @@ def _pick(
     return picked, limit if type(limit) is int and limit > 0 else None
 
 
-def _read_local(tokenizer: Any, revision: str | None) -> tuple[Any, int | None, frozenset[int]]:
+def read_local(tokenizer: Any, revision: str | None) -> tuple[Any, int | None, frozenset[int]]:
     """What is known of a model without asking: its tokenizer, width and end ids."""
     if not isinstance(tokenizer, str):
         return tokenizer, None, end_ids_of(tokenizer)
