@@ -50,7 +50,7 @@ def pictures(page: Any, address: str, key: str, folder: Path) -> None:
 def kept(page: Any, path: Path) -> None:
     """A picture of few colours, which is a third of the size."""
     image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.quantize(128).save(path, optimize=True)
+    image.quantize(256).save(path, optimize=True)
 
 
 def main() -> None:

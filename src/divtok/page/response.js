@@ -67,7 +67,7 @@ class ResponseView {
     return el(
       "div",
       { class: "numbers" },
-      this.figures,
+      el("div", { class: "both" }, this.figures),
       el("button", { type: "button", class: "copy", click: copy }, "Copy as JSON"),
     );
   }

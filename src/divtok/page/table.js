@@ -161,7 +161,10 @@ class Table {
         if (here) link.setAttribute("aria-current", "true");
         else link.removeAttribute("aria-current");
       }
-      if (here && follow) element.scrollIntoView({ block: "nearest", inline: "start" });
+      if (here && follow) {
+        element.scrollIntoView({ block: "nearest" });
+        this.place.scrollLeft = 0;
+      }
     }
   }
 }
