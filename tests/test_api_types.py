@@ -122,6 +122,10 @@ def deferred(run: divtok.Run) -> None:
     print(found.advice, found.curves["dtc_lin"].threshold, found.to_polars().shape)
 
 
+def pages(run: divtok.Run) -> list[Path]:
+    return [run.view(), run.view("page.html", limit=5, estimator="nsl", against="other")]
+
+
 def early(run: divtok.Run) -> None:
     found: divtok.RunningResults = run.running()
     print(found.stops.to_polars(), found.figures[0], found.reason)

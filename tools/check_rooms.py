@@ -25,7 +25,7 @@ ORDER = """
     stages
     evidence
     config
-    report
+    report page
     decide
     evaluate
     score

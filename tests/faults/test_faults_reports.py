@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import math
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browsers import Browser, browser, chromium
 from hostile_samples import ACTS, hostile_run, hostile_strings
 from scorecard import measure, tries
 
@@ -34,78 +31,14 @@ from divtok.report.trajectory import html_tokens
 from divtok.report.write import write_report
 from divtok.stages.evaluate import protocol_of, results_of
 
+__all__ = ["browser", "chromium"]
+
 BATCH = 30  # names in one report
 # Fonts lack the symbols for control characters, and no panel is wide enough for these names.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Glyph"),
     pytest.mark.filterwarnings("ignore:constrained_layout"),
 ]
-
-
-@dataclass
-class Seen:
-    """What pages did that a page of text does not do."""
-
-    pages: int = 0
-    scripts: int = 0
-    requests: list[str] = field(default_factory=list)
-
-
-class Browser:
-    """Opens files and notes every script that runs and every request for anything else."""
-
-    def __init__(self, chromium: Any) -> None:
-        self._context = chromium.new_context()
-        self._page = self._context.new_page()
-        self._folder = ""
-        self.seen = Seen()
-        self._context.route("**/*", self._asked)
-        self._page.on("dialog", self._ran)
-
-    def _ran(self, dialog: Any) -> None:
-        self.seen.scripts += 1
-        with contextlib.suppress(Exception):  # the page may have gone on by itself
-            dialog.dismiss()
-
-    def _asked(self, route: Any) -> None:
-        url = route.request.url
-        if url.startswith((self._folder, "data:")):
-            route.continue_()
-        else:
-            self.seen.requests.append(url)
-            route.abort()
-
-    def open(self, path: Path) -> None:
-        self._folder = path.parent.as_uri()
-        self._page.goto(path.as_uri())
-        self.seen.pages += 1
-
-    def styled(self) -> bool:
-        return self._page.evaluate("getComputedStyle(document.querySelector('h1')).fontSize") == (
-            "27.2px"
-        )
-
-    def widths(self) -> list[int]:
-        return self._page.evaluate("[...document.images].map(image => image.naturalWidth)")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("there is no chromium here")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def browser(chromium: Any) -> Iterator[Browser]:
-    opened = Browser(chromium)
-    yield opened
-    opened._context.close()
 
 
 def hostile_pages(folder: Path, strings: list[str]) -> list[Path]:

@@ -279,6 +279,34 @@ class Run(Shown):
         report(self._run, self._config())
         return self._run.report / "README.md"
 
+    def view(
+        self,
+        out: str | Path | None = None,
+        *,
+        limit: int | None = None,
+        estimator: str | None = None,
+        against: Run | str | Path | None = None,
+    ) -> Path:
+        """`divtok view`: write one page with every response and its tokens, and say where.
+
+        The page opens from the disk and asks nothing of a network. It has the first `limit`
+        responses, by default 1,000; with `against` also what another run says of the same ones.
+        """
+        from divtok.progress import say
+        from divtok.stages.view import view
+
+        other = None if against is None else against if isinstance(against, Run) else Run(against)
+        found = view(
+            self._run,
+            self._config(),
+            out=None if out is None else Path(out),
+            tell=say,
+            limit=limit,
+            estimator=estimator,
+            against=None if other is None else other._run,
+        )
+        return found.path
+
     def votes(
         self,
         *,

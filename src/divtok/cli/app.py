@@ -31,6 +31,7 @@ from divtok.cli.show import show
 from divtok.cli.sweep import sweep
 from divtok.cli.trace import trace
 from divtok.cli.verify import verify
+from divtok.cli.view import view
 from divtok.cli.vote import vote
 from divtok.screen import put
 
@@ -58,6 +59,7 @@ app.command("vote")(vote)
 app.command("report")(report)
 app.command("export")(export)
 app.command("show")(show)
+app.command("view")(view)
 app.command("fit")(fit)
 app.command("fit-projection")(fit_projection)
 app.command("distil")(distil)
