@@ -10,7 +10,7 @@ from service import QUESTION, RIGHT, WRONG, Running
 
 import divtok
 from divtok.decide.policy import QUANTILES, HowScored, Policy
-from divtok.serve.page import add_page
+from divtok.page.write import page_html, served_policy
 from divtok.trace.pair import Pair
 
 PAIR = ["divtok/tiny-0.5m", "divtok/tiny-0.3m"]
@@ -27,9 +27,7 @@ def pair() -> Pair:
 
 @pytest.fixture(scope="module")
 def service(pair: Pair) -> Iterator[Running]:
-    running = Running(pair)
-    add_page(running.app, "<p>divtok</p>", "default-src 'none'")
-    with running:
+    with Running(pair) as running:
         yield running
 
 
@@ -178,8 +176,8 @@ def test_the_numbers_count_what_was_asked(service: Running):
 
 def test_the_page_comes_with_its_policy(service: Running):
     answer = service.get("/")
-    assert answer.text == "<p>divtok</p>"
-    assert answer.headers["content-security-policy"] == "default-src 'none'"
+    assert answer.text == page_html(mode="serve")
+    assert answer.headers["content-security-policy"] == served_policy()
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"
 

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from divtok.api.scoring import Scoring
 from divtok.endpoints.settings import ServerSettings
 from divtok.json_text import json_text
+from divtok.page.write import page_html, served_policy
 from divtok.serve import wire
 from divtok.serve.batcher import Batcher, Closing, Full
 from divtok.serve.guard import App, Guard, Message, Receive, Send
@@ -25,6 +26,7 @@ from divtok.serve.judging import Judge, question_of
 from divtok.serve.limits import Limits
 from divtok.serve.metrics import CONTENT_TYPE, Metrics
 from divtok.serve.outcome import shown_model
+from divtok.serve.page import add_page
 from divtok.serve.proxy import Proxy, options_of
 from divtok.serve.refusals import Refused, fault_body, too_busy
 from divtok.serve.scorer import Scorer, Wanted, WrongOption
@@ -68,6 +70,7 @@ def make_app(pair: Pair, service: Service | None = None, **options: Any) -> Fast
     )
     app.state.batcher = batcher
     _add_routes(app, routes, proxy=service.upstream is not None)
+    add_page(app, page_html(mode="serve"), served_policy())
     _add_handlers(app)
     app.add_middleware(
         cast(Any, Guard), limits=limits, token=service.token, full=lambda: batcher.is_full

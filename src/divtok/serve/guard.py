@@ -7,6 +7,8 @@ refused here has cost nothing but the reading.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hmac
 import re
 import traceback
@@ -67,14 +69,16 @@ class Guard:
     def _check(self, scope: MutableMapping[str, Any]) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         if self._token is not None:
+            # A browser that opens the page cannot send a bearer token, but asks for a password. It
+            # sends that by itself later on, also for pages elsewhere, so nothing else takes it.
+            page = scope["path"] == "/" and scope["method"] == "GET"
             given = headers.get(b"authorization", b"")
-            kind, _, secret = given.partition(b" ")
-            same = hmac.compare_digest(secret.strip(), self._token)
-            if kind.lower() != b"bearer" or not same:
+            secret = _password(given) if page and _kind(given) == b"basic" else _bearer(given)
+            if not hmac.compare_digest(secret, self._token):
                 raise Refused(
                     401,
                     "A bearer token is needed: Authorization: Bearer TOKEN.",
-                    headers={"WWW-Authenticate": "Bearer"},
+                    headers={"WWW-Authenticate": 'Basic realm="divtok"' if page else "Bearer"},
                 )
         elif not _LOOPBACK.fullmatch(headers.get(b"host", b"").decode("latin-1")):
             # A page elsewhere may have its name lead here; its requests bear that name.
@@ -113,6 +117,23 @@ class Guard:
         if deeper_than(body, DEEPEST_JSON):
             raise Refused(400, f"The JSON is nested deeper than {DEEPEST_JSON} levels.")
         return bytes(body)
+
+
+def _kind(authorization: bytes) -> bytes:
+    return authorization.partition(b" ")[0].lower()
+
+
+def _bearer(authorization: bytes) -> bytes:
+    return authorization.partition(b" ")[2].strip() if _kind(authorization) == b"bearer" else b""
+
+
+def _password(authorization: bytes) -> bytes:
+    """Of any user; nothing where it is not well made."""
+    try:
+        named = base64.b64decode(authorization.partition(b" ")[2].strip(), validate=True)
+    except binascii.Error:
+        return b""
+    return named.partition(b":")[2]
 
 
 def deeper_than(body: bytes | bytearray, most: int) -> bool:

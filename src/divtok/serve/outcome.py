@@ -49,7 +49,7 @@ def scored_object(scoring: Scoring, scored: Scored, *, tokens: bool) -> dict[str
     if tokens:
         result = scoring.result(scored)
         assert result is not None  # it has a value
-        told["tokens"] = tokens_object(result)
+        told |= _each_token(result)
     return told
 
 
@@ -68,7 +68,7 @@ def result_object(scoring: Scoring, result: Result, *, tokens: bool) -> dict[str
         "status": "ok",
         "decision": decision_object(result.decision),
     }
-    return told | ({"tokens": tokens_object(result)} if tokens else {})
+    return told | (_each_token(result) if tokens else {})
 
 
 def unscored_object(scoring: Scoring, reason: Reason) -> dict[str, Any]:
@@ -80,6 +80,11 @@ def unscored_object(scoring: Scoring, reason: Reason) -> dict[str, Any]:
         "reason": _PRIVATE.get(kind, str(reason)),
         "decision": decision_object(decision),
     }
+
+
+def _each_token(result: Result) -> dict[str, Any]:
+    """The tokens, and with what their count became a confidence."""
+    return {"parameters": dict(result.params), "tokens": tokens_object(result)}
 
 
 def tokens_object(result: Result) -> dict[str, Any]:
