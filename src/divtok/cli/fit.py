@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divtok.cli.fit_printing import print_fit
 from divtok.cli.options import (
     JsonOption,
     NameOption,
@@ -19,13 +18,13 @@ from divtok.cli.options import (
 )
 from divtok.cli.printing import leave_if_failed
 from divtok.errors import UsageError, command
-from divtok.evaluate.fit import ThetaFit
-from divtok.evaluate.fit_any import AnyFit
-from divtok.evaluate.fit_map import MapFit
 from divtok.families.family import get_family
 from divtok.progress import say
 from divtok.screen import put
 from divtok.store.run import Run
+
+if TYPE_CHECKING:
+    from divtok.evaluate.fit_any import AnyFit
 
 
 class Whats(StrEnum):
@@ -87,6 +86,8 @@ def fit(
     map, and ECE, Brier and AUROC before and after, on problems that were held out, too. It is kept
     in the run's folder fits, for 'divtok score RUN --fitted' and 'divtok confidence --fitted'.
     """
+    from divtok.cli.fit_printing import print_fit
+    from divtok.evaluate.fit import ThetaFit
     from divtok.stages import fit as stage
 
     words = {"what": what.value, "target": target.value}
@@ -121,6 +122,7 @@ def fit(
 
 
 def _say_kept(store: Run, found: AnyFit, *, family: str | None = None) -> None:
+    from divtok.evaluate.fit_map import MapFit
     from divtok.score.fitted import by_hand
     from divtok.stages.fits import fit_path
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from divtok.errors import ModelError, ResourceError
+from divtok.generate.asks import Ask, Written
 from divtok.generate.kept_states import KeptStates
 from divtok.generate.sampler import KeyedSampler
 from divtok.generate.steps import Row, can_step, write_in_steps
@@ -23,30 +23,12 @@ from divtok.models.load import LoadedModel
 from divtok.packed.attention import fast_without_plans
 from divtok.packed.parts import learned_positions
 from divtok.progress import notice
-from divtok.records import FinishReason, Sampling
+from divtok.records import Sampling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One prompt to continue: `key` seeds its draws, `limit` is the most tokens it may get."""
-
-    key: str
-    prompt: tuple[int, ...]
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The sampled tokens, a closing end token among them, and their text without it."""
-
-    token_ids: tuple[int, ...]
-    text: str
-    finish_reason: FinishReason
 
 
 def decode(loaded: LoadedModel, asks: Sequence[Ask], sampling: Sampling) -> list[Written]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from divtok.errors import UsageError
-from divtok.generate.decoding import Ask, Written, decode
+from divtok.generate.asks import Ask, Written
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import prompt_ids
 from divtok.records import FinishReason, Problem, Reason, Sampling, Trajectory, trajectory_key
@@ -66,6 +66,8 @@ class Job:
 
 def generate_batch(loaded: LoadedModel, jobs: Sequence[Job]) -> list[Trajectory]:
     """One trajectory for each job, in order. All jobs of a batch share their sampling."""
+    from divtok.generate.decoding import decode  # a config knows jobs, and loads no code of models
+
     sampling = shared_sampling(jobs)
     return written_by(
         lambda asks: decode(loaded, asks, sampling),

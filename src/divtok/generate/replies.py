@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from divtok.errors import UsageError
-from divtok.generate.decoding import Ask, Written, decode
+from divtok.generate.asks import Ask, Written
+from divtok.generate.decoding import decode
 from divtok.generate.jobs import within_limits
 from divtok.models.load import LoadedModel
 from divtok.protocols.encode import follow_up_ids

@@ -23,8 +23,6 @@ from divtok.generate.engine import (
     weights_identity,
 )
 from divtok.generate.jobs import generate_batch
-from divtok.generate.replies import reply_batch
-from divtok.generate.steps import compile_steps
 from divtok.models.load import LoadedModel, load_model
 from divtok.section import Section
 
@@ -45,6 +43,8 @@ def load_writer(setup: EngineSetup) -> LoadedModel:
         device_map=setup.device_map,
     )
     if setup.compile:
+        from divtok.generate.steps import compile_steps
+
         compile_steps(loaded)
     return loaded
 
@@ -90,6 +90,8 @@ def _captured(setup: EngineSetup) -> Write:
 
 @contextmanager
 def _open_replies(setup: EngineSetup, max_tokens: int) -> Generator[Ask]:
+    from divtok.generate.replies import reply_batch
+
     loaded = load_writer(setup)
     yield lambda batches: (
         [

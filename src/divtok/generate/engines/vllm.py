@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from divtok.errors import ConfigError, ModelError, UsageError
-from divtok.generate.decoding import Ask, Written
+from divtok.generate.asks import Ask, Written
 from divtok.generate.engine import (
     Engine,
     EngineSetup,
