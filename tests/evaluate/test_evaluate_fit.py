@@ -56,7 +56,7 @@ def test_counts_are_strictly_above_and_over_the_reasoning_only():
     assert counts_by_theta(one, [0.4, 0.5, 0.9]) == [3, 2, 0]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)  # each resamples for the interval, too
 @given(st.lists(st.floats(0, 1, width=32), max_size=30), st.sampled_from(PAPER_GRID))
 def test_counts_equal_one_by_one_counting(jsd, theta):
     one = trace(jsd)

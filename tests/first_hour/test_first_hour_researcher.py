@@ -30,11 +30,15 @@ def commands_of(page: str) -> list[str]:
     return [re.sub(r"\s+#.*", "", line).strip() for line in lines]
 
 
-# What takes a hub, a server, or a file that only the reader of the page has.
-ELSEWHERE = re.compile(r"qwen|blackbox|\b[PQR]\b|URL|\.eval|math500|paper all")
+# What takes a hub, a server, or a file or run that only the reader of the page has.
+ELSEWHERE = re.compile(
+    r"qwen|blackbox|\b[PQR]\b|URL|\.eval|math500|paper all|\bRUN\b|SMALL|divtok serve"
+)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", pytest.param("docs/tutorial.md", marks=pytest.mark.slow)]
+)
 def test_the_commands_of_a_page_work_in_the_order_in_which_it_prints_them(
     page: str, divtok: Command
 ) -> None:

@@ -500,7 +500,7 @@ def test_learned_positions_are_enough_for_every_row_in_generate_too(tokenizer: A
     assert all(len(w.token_ids) == ask.limit for w, ask in zip(together, asks, strict=True))
 
 
-@pytest.mark.parametrize("name", ["Qwen2", "Gemma3Text"])
+@pytest.mark.parametrize("name", ["Qwen2", pytest.param("Gemma3Text", marks=pytest.mark.slow)])
 def test_compiled_layers_write_the_same(name: str, tokenizer: Any) -> None:
     loaded, asks = small_model(name, tokenizer), asks_of([20, 4, 11], seed=8)
     expected = decode(loaded, asks, OPEN)

@@ -45,7 +45,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Pass chat completions on to the OpenAI-compatible server there, as in "
+            help="Pass chat completions on to the server there, which speaks OpenAI's API, as in "
             "http://127.0.0.1:9000/v1, and score its answers.",
         ),
     ] = None,
