@@ -16,6 +16,7 @@ import pytest
 from stages_samples import contents, small_config
 
 from divtok.evidence.kinds import base, rewards
+from divtok.generate import replies
 from divtok.generate.engines import transformers as local
 from divtok.generate.jobs import Job
 from divtok.records import Grade, Trajectory
@@ -64,7 +65,7 @@ def attempt(
     """Run all stages in a folder, passing points."""
     real_model, real_pair = local.load_model, tracing.load_pair
     real_generate, real_grade = local.generate_batch, stages.grade_trajectories
-    real_reply, real_read = local.reply_batch, base.read_trajectories
+    real_reply, real_read = replies.reply_batch, base.read_trajectories
     real_reader, real_prm = base.load_reader, rewards.load_prm
     real_rename = atomic.rename
     monkeypatch.setattr(stages, "GRADES_PER_SHARD", 3)
@@ -132,7 +133,7 @@ def attempt(
             return lambda: real_model(*names, **options)
 
         monkeypatch.setattr(local, "load_model", model)
-        monkeypatch.setattr(local, "reply_batch", reply)
+        monkeypatch.setattr(replies, "reply_batch", reply)
         monkeypatch.setattr(base, "load_reader", reader)
         monkeypatch.setattr(base, "read_trajectories", reread)
         monkeypatch.setattr(rewards, "load_prm", prm)
