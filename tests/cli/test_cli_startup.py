@@ -11,7 +11,7 @@ from cli_samples import FinishedRun, command, environment
 
 # What every command needs. Its cost is the unit, as seconds say more about the processor.
 LIBRARIES = "import numpy, pyarrow.parquet, pydantic, rich.table, typer, yaml"
-# Measured 4.2; torch alone would add 5. What must not be loaded is named below, too.
+# Measured 4.4; torch alone would add 5. What must not be loaded is named below, too.
 TIMES_THE_LIBRARIES = 5.0
 HEAVY = (
     "torch",
