@@ -78,7 +78,10 @@ def _streamed(pair: Pair, questions: Sequence[str]) -> Finding:
         *_, read = divtok.follow(question, pair=pair, text=[text])
         once = divtok.confidence(question, text, pair=pair)
         for last in (events[-1], read):
-            gaps.append(abs((last.confidence["dtc_lin"] or 0.0) - (once.value or 0.0)))
+            running = last.confidence["dtc_lin"]
+            assert running is not None
+            assert once.value is not None
+            gaps.append(abs(running - once.value))
             counts += last.count != once.count
     facts = {"answers": len(gaps), "counts that differ": counts, "beside confidence": max(gaps)}
     return Finding("while writing", "stream and follow", counts == 0 and max(gaps) <= WITHIN, facts)
